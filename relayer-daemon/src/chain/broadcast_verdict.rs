@@ -5,8 +5,8 @@
 //! `registry_core::eth::rpc::read_error`'s.
 
 use alloy::rpc::json_rpc::ErrorPayload;
+use registry_core::eth::rpc::revert::Revert;
 
-use super::rpc_error::revert;
 use BroadcastVerdict::{
     Accepted, FeeTooLow, InsufficientFunds, NonceTooHigh, NonceTooLow, Rejected, Underpriced, Unknown,
 };
@@ -103,7 +103,7 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
 
 /// The verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
 pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
-    if revert(error).is_some() {
+    if Revert::from_error(error).is_some() {
         return Rejected;
     }
     let message = error.message.to_ascii_lowercase();

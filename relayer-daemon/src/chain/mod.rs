@@ -9,7 +9,7 @@ mod node;
 mod optional_method;
 mod receipt;
 pub mod rpc;
-pub(crate) mod rpc_error;
+mod rpc_error;
 mod simulate;
 mod single_flight;
 mod tips;
@@ -31,7 +31,10 @@ use alloy::{
     sol_types::SolCall,
 };
 use futures_util::StreamExt as _;
-use registry_core::{eth::abi::IForwarder, eth::rpc::read_error::Action};
+use registry_core::eth::{
+    abi::IForwarder,
+    rpc::read_error::{Action, classify},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -43,7 +46,7 @@ pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
 use self::{
-    block_receipts::BlockReceipts, optional_method::OptionalMethod, rpc::block_number, rpc_error::action,
+    block_receipts::BlockReceipts, optional_method::OptionalMethod, rpc::block_number,
     single_flight::SingleFlight, tips::TipMarket,
 };
 use crate::{gas::fees::Market, outcome::BlockHeads};
@@ -195,7 +198,7 @@ impl Chain {
             }
             Err(RpcError::Node(error))
                 if !is_known.load(Ordering::Relaxed)
-                    && !matches!(action(&error), Action::Retry | Action::Repin) =>
+                    && !matches!(classify(&error), Action::Retry | Action::Repin) =>
             {
                 Ok(None)
             }
@@ -330,7 +333,7 @@ impl ChainNode for Chain {
         // Pinned by hash, a machine without this very block answers with an error.
         match self.account_at(account, json!({ "blockHash": hash }), number.to(), signer).await {
             // Nodes that take no hash say so in many words.
-            Err(RpcError::Node(error)) if !matches!(action(&error), Action::Repin | Action::Revert) => {
+            Err(RpcError::Node(error)) if !matches!(classify(&error), Action::Repin | Action::Revert) => {
                 let view = self.account_at(account, json!(number), number.to(), signer).await?;
                 // By number, a machine of another branch may have answered.
                 let stands = self.block_hash(number.to()).await? == Some(hash);

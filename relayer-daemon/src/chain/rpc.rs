@@ -25,7 +25,7 @@ use alloy::{
 use futures_util::{Stream, future::join_all, stream::FuturesUnordered};
 use registry_core::{
     eth::redact::{Redactor, public_origin},
-    eth::rpc::read_error::Action,
+    eth::rpc::read_error::{Action, classify},
 };
 use reqwest::Url;
 use serde::de::DeserializeOwned;
@@ -34,7 +34,7 @@ use tracing::{Instrument as _, field::Empty};
 
 use super::{
     BlockHeader, RpcError, connection_error::ConnectionError, endpoint::EndpointState,
-    optional_method::is_called_missing, rpc_error::action,
+    optional_method::is_called_missing,
 };
 use crate::{metrics::Metrics, process::logging::SPANS};
 
@@ -370,7 +370,7 @@ impl Rpc {
 
 /// Returns whether another try of the same request gets the same error.
 fn is_final(error: &ErrorPayload) -> bool {
-    !matches!(action(error), Action::Retry | Action::Repin)
+    !matches!(classify(error), Action::Retry | Action::Repin)
 }
 
 /// Reads an answer: from its text, since an answer may be large.

@@ -1,10 +1,6 @@
 //! Errors of calls to the endpoints.
 
-use registry_core::eth::rpc::{
-    ErrorPayload,
-    read_error::{Action, classify},
-    revert::Revert,
-};
+use registry_core::eth::rpc::ErrorPayload;
 use thiserror::Error;
 
 use crate::outcome::{ErrorCode, Failure};
@@ -33,14 +29,4 @@ impl From<RpcError> for Failure {
             other => Self::rpc(other.to_string()),
         }
     }
-}
-
-/// The action that a node's error calls for.
-pub(crate) fn action(error: &ErrorPayload) -> Action {
-    classify(error)
-}
-
-/// The revert in a node's error, if it is one.
-pub(crate) fn revert(error: &ErrorPayload) -> Option<Revert> {
-    Revert::from_error(error)
 }

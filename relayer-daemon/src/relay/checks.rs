@@ -7,7 +7,13 @@ use alloy::{
     sol_types::SolCall,
 };
 use futures_util::FutureExt as _;
-use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
+use registry_core::eth::{
+    abi::IForwarder::executeCall,
+    rpc::{
+        read_error::{Action, classify},
+        revert::Revert,
+    },
+};
 use tokio::time::Instant;
 
 use super::{Relayer, check_permits::CheckPermit, queue::QueuePosition, store_failed};
@@ -16,7 +22,7 @@ use crate::{
         Budget, WINDOW_SECONDS,
         share::{Allowance, Denial},
     },
-    chain::{ChainNode, RpcError, SimulationResult, rpc_error},
+    chain::{ChainNode, RpcError, SimulationResult},
     gas::{self, fees::Fees},
     outcome::{ErrorCode, Failure, RelayOutcome},
     process::faults,
@@ -64,7 +70,7 @@ impl From<RpcError> for CheckError {
     fn from(error: RpcError) -> Self {
         let may_pass = match &error {
             RpcError::Unreachable(_) | RpcError::Timeout | RpcError::Malformed(_) => true,
-            RpcError::Node(error) => matches!(rpc_error::action(error), Action::Retry | Action::Repin),
+            RpcError::Node(error) => matches!(classify(error), Action::Retry | Action::Repin),
         };
         let failure = error.into();
         if may_pass { Self::Unavailable(failure) } else { Self::Refused(failure) }
@@ -221,7 +227,7 @@ impl<C: ChainNode> Relayer<C> {
                 Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
             }
             Ok(SimulationResult::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
-            Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
+            Err(RpcError::Node(error)) => match Revert::from_error(&error) {
                 // Executed elsewhere since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
                     Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into())
