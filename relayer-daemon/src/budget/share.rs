@@ -9,22 +9,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use alloy::primitives::Address;
-
-/// A kind of party.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartyKind {
-    /// `request.from`.
-    Signer,
-    /// All requests without an API key.
-    WithoutKey,
-    /// An IPv4 address or an IPv6 /64.
-    Client,
-    /// An IPv4 /24 or an IPv6 /48.
-    Network,
-}
+use strum::EnumDiscriminants;
 
 /// A party that spends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(name(PartyKind), doc = "A kind of party.")]
 pub enum Party {
     /// `request.from`.
     Signer(Address),
@@ -45,16 +34,6 @@ impl Party {
             .into_iter()
             .flat_map(|client| [Self::WithoutKey, Self::Client(client), Self::Network(site(client))]);
         std::iter::once(Self::Signer(signer)).chain(from)
-    }
-
-    /// Its kind.
-    pub const fn kind(self) -> PartyKind {
-        match self {
-            Self::Signer(_) => PartyKind::Signer,
-            Self::WithoutKey => PartyKind::WithoutKey,
-            Self::Client(_) => PartyKind::Client,
-            Self::Network(_) => PartyKind::Network,
-        }
     }
 }
 

@@ -241,7 +241,7 @@ impl Usage {
     /// `least_wei` and `no_op_wei` must fit beside it.
     fn check(&self, wei: u128, least_wei: u128, no_op_wei: u128, allowance: &Allowance) -> Reservation {
         let total = BudgetUsage { settled_wei: self.window.settled_wei, reserved_wei: self.reserved_wei };
-        let used: Vec<_> = self.parties.iter().map(|(party, used)| (party.kind(), *used)).collect();
+        let used: Vec<_> = self.parties.iter().map(|(party, used)| (party.into(), *used)).collect();
         let denial = share::check(allowance, wei, least_wei, no_op_wei, total, &used).err();
         Reservation { denial, budget: self.budget(allowance.limit_wei) }
     }
