@@ -32,13 +32,10 @@ impl Window {
     }
 
     /// The window after something was used in it at `now`.
-    pub const fn used(self, now: u64, settled_wei: u128) -> Self {
+    pub fn used(self, now: u64, settled_wei: u128) -> Self {
         let current = self.at(now);
-        let opened_at = match current.opened_at {
-            None => Some(now),
-            opened => opened,
-        };
-        Self { opened_at, settled_wei: current.settled_wei.saturating_add(settled_wei) }
+        let settled_wei = current.settled_wei.saturating_add(settled_wei);
+        Self { opened_at: current.opened_at.or(Some(now)), settled_wei }
     }
 
     /// The window after a reservation was given back: it closes if nothing else is in it.
@@ -78,11 +75,8 @@ impl Budget {
     }
 
     /// End of the window, unix seconds; `None` while nothing is used.
-    pub const fn resets_at(&self) -> Option<u64> {
-        match self.window.opened_at {
-            Some(opened) => Some(opened.saturating_add(WINDOW_SECONDS)),
-            None => None,
-        }
+    pub fn resets_at(&self) -> Option<u64> {
+        self.window.opened_at.map(|opened| opened.saturating_add(WINDOW_SECONDS))
     }
 }
 
