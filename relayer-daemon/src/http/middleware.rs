@@ -53,14 +53,13 @@ where
             let allowed = allowed(request.uri().path());
             request.extensions_mut().insert(Peer(peer));
             let mut response = if method == Method::OPTIONS {
-                preflight()
+                warp::reply::with_status(warp::reply(), StatusCode::NO_CONTENT).into_response()
             } else {
                 let span = span(&method, request.headers());
                 match routes.call(request).instrument(span.clone()).await {
                     Ok(response) => {
                         span.record("status", response.status().as_u16());
-                        let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
-                        span.record("route", route);
+                        span.record("route", route(&response));
                         response
                     }
                     Err(never) => match never {},
@@ -70,9 +69,8 @@ where
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             observe(&metrics, &response, started.elapsed());
-            let status = response.status().as_u16();
+            let (route, status) = (route(&response), response.status().as_u16());
             let took_ms = started.elapsed().as_millis();
-            let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
             tracing::debug!(request = ?id, %method, route, status, took_ms, "answered");
             stamp(response.headers_mut(), id);
             Ok(response)
@@ -87,8 +85,12 @@ fn span(method: &Method, headers: &HeaderMap) -> Span {
     tracing::info_span!(target: SPANS, "http", "otel.kind" = "server", traceparent, %method, route, status)
 }
 
+fn route(response: &Response) -> &'static str {
+    response.extensions().get::<RouteName>().map_or("none", |route| route.0)
+}
+
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
-    let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
+    let route = route(response);
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     if let Some(FailureCode(code)) = response.extensions().get() {
@@ -108,10 +110,6 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         let made = hex::encode(FixedBytes::<16>::random());
         HeaderValue::from_str(&made).unwrap_or_else(|_| HeaderValue::from_static("none"))
     })
-}
-
-fn preflight() -> Response {
-    warp::reply::with_status(warp::reply(), StatusCode::NO_CONTENT).into_response()
 }
 
 /// Headers of every answer. Any page may use the relayer: it is public, and cookies play no part.

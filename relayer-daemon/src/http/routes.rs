@@ -10,7 +10,7 @@ use std::{
 };
 
 use alloy::primitives::{Address, utils::format_ether};
-use bytes::Buf;
+use bytes::{Buf, BufMut as _};
 use futures_util::{Stream, StreamExt, future::try_join_all};
 use registry_core::{
     eth::address,
@@ -258,18 +258,13 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     let mut stream = pin!(stream);
     let mut body = Vec::new();
     while let Some(chunk) = stream.next().await {
-        let mut chunk = chunk.map_err(|_| Failure::of(ErrorCode::BodyBroken))?;
+        let chunk = chunk.map_err(|_| Failure::of(ErrorCode::BodyBroken))?;
         if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
             // The answer is the same, drained or not.
             let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(stream)).await;
             return Err(Failure::of(ErrorCode::BodyTooLarge));
         }
-        while chunk.has_remaining() {
-            let part = chunk.chunk();
-            body.extend_from_slice(part);
-            let length = part.len();
-            chunk.advance(length);
-        }
+        body.put(chunk);
     }
     Ok(body)
 }
