@@ -58,31 +58,23 @@ pub fn from_env() -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
 }
 
 fn load(var: impl Fn(&str) -> Option<String>) -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
-    match var("RELAYER_KEYS_DIR").map(PathBuf::from) {
-        Some(_) if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 => {
-            Err(KeyLoadError::Ambiguous)
-        }
-        Some(dir) => directory::load(&dir, &var),
-        None => load_one(var).map(|key| vec![key]),
-    }
-}
-
-fn load_one(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyLoadError> {
     if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 {
         return Err(KeyLoadError::Ambiguous);
     }
-    let [key, file, keystore, _] = SOURCES.map(&var);
-    if let Some(key) = key {
-        return parse_key(&key).ok_or_else(|| KeyFileError::Invalid("RELAYER_KEY".to_owned()).into());
+    let [key, file, keystore, dir] = SOURCES.map(&var);
+    if let Some(dir) = dir {
+        return directory::load(Path::new(&dir), &var);
     }
-    if let Some(path) = file.map(PathBuf::from) {
-        return parse_key(&private_file(&path, &var)?)
-            .ok_or_else(|| KeyFileError::Invalid(path.display().to_string()).into());
-    }
-    if let Some(path) = keystore.map(PathBuf::from) {
-        return with_password(&path, &var);
-    }
-    Err(KeyLoadError::Missing)
+    let key = if let Some(key) = key {
+        parse_key(&key).ok_or_else(|| KeyFileError::Invalid("RELAYER_KEY".to_owned()))?
+    } else if let Some(path) = file {
+        parse_key(&private_file(Path::new(&path), &var)?).ok_or(KeyFileError::Invalid(path))?
+    } else if let Some(path) = keystore {
+        with_password(Path::new(&path), &var)?
+    } else {
+        return Err(KeyLoadError::Missing);
+    };
+    Ok(vec![key])
 }
 
 /// The key in a keystore, by the password of the variable's file.
