@@ -37,44 +37,34 @@ pub enum RegistryFunction {
     SetRegulator,
 }
 
+/// The first four bytes of a call's data, and whether data is the ABI's own encoding of the call: nothing after
+/// the arguments, which would be paid for as calldata without being of use, and no other spelling of them.
+type Call = ([u8; 4], fn(&[u8]) -> bool);
+
 impl RegistryFunction {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Returns whether `data` is the ABI's own encoding of a call: nothing after the arguments, which would
-    /// be paid for as calldata without being of use, and no other spelling of them.
-    fn encodes(self, data: &[u8]) -> bool {
-        fn is_canonical<C: SolCall>(data: &[u8]) -> bool {
-            C::abi_decode(data).is_ok_and(|call| call.abi_encode() == data)
+    const fn call(self) -> Call {
+        const fn of<C: SolCall>() -> Call {
+            (C::SELECTOR, |data| C::abi_decode(data).is_ok_and(|call| call.abi_encode() == data))
         }
         match self {
-            Self::RegisterAgent => is_canonical::<IAgentRegistry::registerAgentCall>(data),
-            Self::AttestCompliance => is_canonical::<IAgentRegistry::attestComplianceCall>(data),
-            Self::ReportRevenue => is_canonical::<IAgentRegistry::reportRevenueCall>(data),
-            Self::TerminateSelf => is_canonical::<IAgentRegistry::terminateSelfCall>(data),
-            Self::SuspendAgent => is_canonical::<IAgentRegistry::suspendAgentCall>(data),
-            Self::RevokeAgent => is_canonical::<IAgentRegistry::revokeAgentCall>(data),
-            Self::ReactivateAgent => is_canonical::<IAgentRegistry::reactivateAgentCall>(data),
-            Self::SetAttestationGracePeriod => {
-                is_canonical::<IAgentRegistry::setAttestationGracePeriodCall>(data)
-            }
-            Self::SetRegulator => is_canonical::<IAgentRegistry::setRegulatorCall>(data),
+            Self::RegisterAgent => of::<IAgentRegistry::registerAgentCall>(),
+            Self::AttestCompliance => of::<IAgentRegistry::attestComplianceCall>(),
+            Self::ReportRevenue => of::<IAgentRegistry::reportRevenueCall>(),
+            Self::TerminateSelf => of::<IAgentRegistry::terminateSelfCall>(),
+            Self::SuspendAgent => of::<IAgentRegistry::suspendAgentCall>(),
+            Self::RevokeAgent => of::<IAgentRegistry::revokeAgentCall>(),
+            Self::ReactivateAgent => of::<IAgentRegistry::reactivateAgentCall>(),
+            Self::SetAttestationGracePeriod => of::<IAgentRegistry::setAttestationGracePeriodCall>(),
+            Self::SetRegulator => of::<IAgentRegistry::setRegulatorCall>(),
         }
     }
 
     /// The first four bytes of a call's data.
     pub const fn selector(self) -> [u8; 4] {
-        match self {
-            Self::RegisterAgent => IAgentRegistry::registerAgentCall::SELECTOR,
-            Self::AttestCompliance => IAgentRegistry::attestComplianceCall::SELECTOR,
-            Self::ReportRevenue => IAgentRegistry::reportRevenueCall::SELECTOR,
-            Self::TerminateSelf => IAgentRegistry::terminateSelfCall::SELECTOR,
-            Self::SuspendAgent => IAgentRegistry::suspendAgentCall::SELECTOR,
-            Self::RevokeAgent => IAgentRegistry::revokeAgentCall::SELECTOR,
-            Self::ReactivateAgent => IAgentRegistry::reactivateAgentCall::SELECTOR,
-            Self::SetAttestationGracePeriod => IAgentRegistry::setAttestationGracePeriodCall::SELECTOR,
-            Self::SetRegulator => IAgentRegistry::setRegulatorCall::SELECTOR,
-        }
+        self.call().0
     }
 }
 
@@ -95,7 +85,7 @@ impl RelayedFunctions {
     pub fn check(&self, data: &[u8]) -> Result<(), Failure> {
         let called = self.0.iter().find(|function| data.starts_with(&function.selector()));
         match called {
-            Some(function) if function.encodes(data) => Ok(()),
+            Some(function) if function.call().1(data) => Ok(()),
             Some(function) => {
                 let message = format!("request.data is not the ABI's encoding of a call of {function}");
                 Err(Failure::new(ErrorCode::FunctionNotAllowed, message))
