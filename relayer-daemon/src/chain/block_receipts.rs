@@ -23,7 +23,7 @@ use serde_json::{json, value::RawValue};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Receipt, Rpc, RpcError,
+    Receipt, Result, Rpc, RpcError,
     optional_method::OptionalMethod,
     receipt::{block_of, maybe_ours},
     rpc::block_number,
@@ -46,7 +46,7 @@ pub(super) struct BlockReceipts {
     /// Number of nonces from which on blocks are read; 0: never.
     from: usize,
     method: OptionalMethod,
-    reads: SingleFlight<Option<u64>, Result<Arc<OurReceipts>, RpcError>>,
+    reads: SingleFlight<Option<u64>, Result<Arc<OurReceipts>>>,
     kept: Mutex<Vec<(Instant, Arc<OurReceipts>)>>,
 }
 
@@ -112,12 +112,7 @@ impl BlockReceipts {
     }
 
     /// The receipts of the block with this number, or of the newest one.
-    async fn read(
-        &self,
-        rpc: &Rpc,
-        forwarder: Address,
-        block: Option<u64>,
-    ) -> Result<Arc<OurReceipts>, RpcError> {
+    async fn read(&self, rpc: &Rpc, forwarder: Address, block: Option<u64>) -> Result<Arc<OurReceipts>> {
         let (rpc, method) = (rpc.clone(), self.method.name());
         let ask = async move {
             let which = block.map_or_else(|| json!("latest"), |number| json!(U64::from(number)));

@@ -43,6 +43,7 @@ pub use node::{AccountView, ChainNode, ReceiptLookup, SimulationResult};
 pub use receipt::Receipt;
 use receipt::ReceiptJson;
 pub use rpc::Rpc;
+use rpc_error::Result;
 pub use rpc_error::RpcError;
 
 use self::{
@@ -107,8 +108,8 @@ pub struct Chain {
     max_tip: u128,
     tips: Mutex<TipMarket>,
     /// Fee histories and balances on their way: a relay's check asks for both.
-    fee_histories: SingleFlight<(), Result<FeeHistoryJson, RpcError>>,
-    balances: SingleFlight<Address, Result<u128, RpcError>>,
+    fee_histories: SingleFlight<(), Result<FeeHistoryJson>>,
+    balances: SingleFlight<Address, Result<u128>>,
 }
 
 impl Chain {
@@ -141,25 +142,25 @@ impl Chain {
     }
 
     /// Asks whether there is code at an address.
-    pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
+    pub async fn has_code(&self, address: Address) -> Result<bool> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
     }
 
     /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
-    pub async fn estimated_no_op(&self, account: Address) -> Result<u64, RpcError> {
+    pub async fn estimated_no_op(&self, account: Address) -> Result<u64> {
         let transfer = json!({ "from": account, "to": account, "value": "0x0" });
         let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
         Ok(gas.to())
     }
 
     /// Asks whether this chain charges an L1 data fee.
-    pub async fn has_l1_fee(&self) -> Result<bool, RpcError> {
+    pub async fn has_l1_fee(&self) -> Result<bool> {
         self.has_code(GAS_PRICE_ORACLE).await
     }
 
     /// A block's header; `None` where the node has no such block.
-    pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
+    pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>> {
         let header = self.header_of(json!(block)).await?;
         if let (Some(number), "latest") = (header.and_then(|header| header.number), block) {
             self.saw_head(number.to());
@@ -167,7 +168,7 @@ impl Chain {
         Ok(header)
     }
 
-    async fn header_of(&self, block: Value) -> Result<Option<BlockHeader>, RpcError> {
+    async fn header_of(&self, block: Value) -> Result<Option<BlockHeader>> {
         let header: Option<BlockHeader> =
             self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
         match header.and_then(|header| header.number) {
@@ -190,7 +191,7 @@ impl Chain {
     /// The number of the block with this tag; `None` where the chain does not know the tag, 0 where it has no
     /// such block yet. A tag that was known once is never taken for unknown, nor is one whose block a node
     /// lacks at the moment.
-    async fn tagged(&self, tag: &'static str, is_known: &AtomicBool) -> Result<Option<u64>, RpcError> {
+    async fn tagged(&self, tag: &'static str, is_known: &AtomicBool) -> Result<Option<u64>> {
         match self.header(tag).await {
             Ok(header) => {
                 is_known.store(true, Ordering::Relaxed);
@@ -207,7 +208,7 @@ impl Chain {
     }
 
     /// The hash of block 0. `None` where the node has pruned it (EIP-4444); `earliest` is then a later block.
-    pub async fn genesis(&self) -> Result<Option<B256>, RpcError> {
+    pub async fn genesis(&self) -> Result<Option<B256>> {
         match self.header("0x0").await {
             Ok(header) => Ok(header.and_then(|header| header.hash)),
             Err(RpcError::Node(error)) if is_pruned(&error) => Ok(None),
@@ -219,22 +220,17 @@ impl Chain {
     ///
     /// # Errors
     /// [`RpcError`]; a revert is [`RpcError::Node`].
-    pub async fn view<C: SolCall + Sync>(&self, to: Address, call: &C) -> Result<C::Return, RpcError> {
+    pub async fn view<C: SolCall + Sync>(&self, to: Address, call: &C) -> Result<C::Return> {
         self.view_at(to, call, json!("latest")).await
     }
 
-    async fn view_at<C: SolCall + Sync>(
-        &self,
-        to: Address,
-        call: &C,
-        block: Value,
-    ) -> Result<C::Return, RpcError> {
+    async fn view_at<C: SolCall + Sync>(&self, to: Address, call: &C, block: Value) -> Result<C::Return> {
         let data = Bytes::from(call.abi_encode());
         let answer: Bytes = self.rpc.read("eth_call", json!([{ "to": to, "data": data }, block])).await?;
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
     }
 
-    async fn nonce_at(&self, account: Address, block: Value) -> Result<u64, RpcError> {
+    async fn nonce_at(&self, account: Address, block: Value) -> Result<u64> {
         let count: U64 = self.rpc.read("eth_getTransactionCount", json!([account, block])).await?;
         Ok(count.to())
     }
@@ -246,7 +242,7 @@ impl Chain {
         block: Value,
         block_number: u64,
         signer: Option<Address>,
-    ) -> Result<AccountView, RpcError> {
+    ) -> Result<AccountView> {
         let forwarder_nonce = match signer {
             Some(from) => {
                 Some(self.view_at(self.forwarder, &IForwarder::getNonceCall { from }, block.clone()).await?)
@@ -258,15 +254,15 @@ impl Chain {
 }
 
 impl ChainNode for Chain {
-    async fn mined_nonce(&self, account: Address) -> Result<u64, RpcError> {
+    async fn mined_nonce(&self, account: Address) -> Result<u64> {
         self.nonce_at(account, json!("latest")).await
     }
 
-    async fn pending_nonce(&self, account: Address) -> Result<u64, RpcError> {
+    async fn pending_nonce(&self, account: Address) -> Result<u64> {
         self.nonce_at(account, json!("pending")).await
     }
 
-    async fn market(&self) -> Result<Market, RpcError> {
+    async fn market(&self) -> Result<Market> {
         let rpc = self.rpc.clone();
         let ask = async move {
             rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await
@@ -282,13 +278,13 @@ impl ChainNode for Chain {
         Ok(Market { head, next_base_fee: wei(*next), tip })
     }
 
-    async fn balance(&self, account: Address) -> Result<u128, RpcError> {
+    async fn balance(&self, account: Address) -> Result<u128> {
         let rpc = self.rpc.clone();
         let ask = async move { rpc.read("eth_getBalance", json!([account, "latest"])).await.map(wei) };
         self.balances.get(account, ask).await
     }
 
-    async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
+    async fn receipt(&self, hash: B256) -> Result<Option<Receipt>> {
         let json: Option<ReceiptJson> = self.rpc.read(RECEIPT, json!([hash])).await?;
         json.map_or(Ok(None), |json| json.of(hash)).map_err(|_| RpcError::Malformed(RECEIPT))
     }
@@ -310,11 +306,11 @@ impl ChainNode for Chain {
         if all { ReceiptLookup::Absent } else { ReceiptLookup::Unclear }
     }
 
-    async fn block_hash(&self, number: u64) -> Result<Option<B256>, RpcError> {
+    async fn block_hash(&self, number: u64) -> Result<Option<B256>> {
         Ok(self.header_of(json!(U64::from(number))).await?.and_then(|header| header.hash))
     }
 
-    async fn heads(&self) -> Result<BlockHeads, RpcError> {
+    async fn heads(&self) -> Result<BlockHeads> {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let [knows_safe, knows_finalized] = &self.known_tags;
         let (latest, safe, finalized) = tokio::try_join!(
@@ -326,7 +322,7 @@ impl ChainNode for Chain {
         Ok(BlockHeads::new(latest.to(), safe, finalized))
     }
 
-    async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
+    async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView> {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let header = self.header("latest").await?.ok_or(HEAD)?;
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
@@ -343,25 +339,20 @@ impl ChainNode for Chain {
         }
     }
 
-    async fn forwarder_nonce(&self, signer: Address) -> Result<U256, RpcError> {
+    async fn forwarder_nonce(&self, signer: Address) -> Result<U256> {
         self.view(self.forwarder, &IForwarder::getNonceCall { from: signer }).await
     }
 
-    async fn verify(&self, execute: &IForwarder::executeCall) -> Result<bool, RpcError> {
+    async fn verify(&self, execute: &IForwarder::executeCall) -> Result<bool> {
         let call = IForwarder::verifyCall { req: execute.req.clone(), signature: execute.signature.clone() };
         self.view(self.forwarder, &call).await
     }
 
-    async fn simulate(
-        &self,
-        account: Address,
-        calldata: &Bytes,
-        gas_limit: u64,
-    ) -> Result<SimulationResult, RpcError> {
+    async fn simulate(&self, account: Address, calldata: &Bytes, gas_limit: u64) -> Result<SimulationResult> {
         self.simulate_execute(account, calldata, gas_limit).await
     }
 
-    async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {
+    async fn l1_fee(&self, raw: Bytes) -> Result<u128> {
         self.view(GAS_PRICE_ORACLE, &IGasPriceOracle::getL1FeeCall { data: raw }).await.map(wei)
     }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::Future, time::Duration};
 use alloy::primitives::{Address, B256, Bytes, U256};
 use registry_core::eth::abi::IForwarder;
 
-use super::{Receipt, RpcError};
+use super::{Receipt, Result};
 use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 
 /// The chain behind one or several endpoints, each of which may be many machines at different blocks.
@@ -14,15 +14,15 @@ use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 /// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
 pub trait ChainNode: Send + Sync + 'static {
     /// The number of a paying account's mined transactions.
-    fn mined_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
+    fn mined_nonce(&self, account: Address) -> impl Future<Output = Result<u64>> + Send;
     /// The same count with the transactions in the node's mempool.
-    fn pending_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
+    fn pending_nonce(&self, account: Address) -> impl Future<Output = Result<u64>> + Send;
     /// Head and fees.
-    fn market(&self) -> impl Future<Output = Result<Market, RpcError>> + Send;
+    fn market(&self) -> impl Future<Output = Result<Market>> + Send;
     /// A paying account's balance, wei.
-    fn balance(&self, account: Address) -> impl Future<Output = Result<u128, RpcError>> + Send;
+    fn balance(&self, account: Address) -> impl Future<Output = Result<u128>> + Send;
     /// The receipt of a mined transaction.
-    fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
+    fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>>> + Send;
     /// Receipts of mined transactions out of whole blocks, where that takes fewer calls than asking for each.
     /// For each nonce it gets the transactions that were tried. A nonce that it finds nothing of may be mined
     /// all the same.
@@ -30,31 +30,28 @@ pub trait ChainNode: Send + Sync + 'static {
     /// The receipt of a mined transaction, looked up at every endpoint.
     fn receipt_everywhere(&self, hash: B256) -> impl Future<Output = ReceiptLookup> + Send;
     /// The hash of the block with this number; `None` where the node has no such block.
-    fn block_hash(&self, number: u64) -> impl Future<Output = Result<Option<B256>, RpcError>> + Send;
+    fn block_hash(&self, number: u64) -> impl Future<Output = Result<Option<B256>>> + Send;
     /// The safe and the final block.
-    fn heads(&self) -> impl Future<Output = Result<BlockHeads, RpcError>> + Send;
+    fn heads(&self) -> impl Future<Output = Result<BlockHeads>> + Send;
     /// A paying account's nonce and a signer's forwarder nonce in one block's state.
     fn account_view(
         &self,
         account: Address,
         signer: Option<Address>,
-    ) -> impl Future<Output = Result<AccountView, RpcError>> + Send;
+    ) -> impl Future<Output = Result<AccountView>> + Send;
     /// The forwarder's next nonce for a signer.
-    fn forwarder_nonce(&self, signer: Address) -> impl Future<Output = Result<U256, RpcError>> + Send;
+    fn forwarder_nonce(&self, signer: Address) -> impl Future<Output = Result<U256>> + Send;
     /// `forwarder.verify` for the request inside an `execute` call.
-    fn verify(
-        &self,
-        execute: &IForwarder::executeCall,
-    ) -> impl Future<Output = Result<bool, RpcError>> + Send;
-    /// Simulates `execute` by a paying account. A revert of the forwarder itself is [`RpcError::Node`].
+    fn verify(&self, execute: &IForwarder::executeCall) -> impl Future<Output = Result<bool>> + Send;
+    /// Simulates `execute` by a paying account. A revert of the forwarder itself is [`RpcError::Node`](super::RpcError).
     fn simulate(
         &self,
         account: Address,
         calldata: &Bytes,
         gas_limit: u64,
-    ) -> impl Future<Output = Result<SimulationResult, RpcError>> + Send;
+    ) -> impl Future<Output = Result<SimulationResult>> + Send;
     /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
-    fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128, RpcError>> + Send;
+    fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128>> + Send;
     /// Sends a signed transaction. The text is a node's message, for the log.
     fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (BroadcastVerdict, String)> + Send;
     /// Waits at most `within` for sends in the background. Returns how many are cut off.

@@ -33,7 +33,7 @@ use serde_json::{Value, json, value::RawValue};
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::EndpointState,
+    BlockHeader, Result, RpcError, connection_error::ConnectionError, endpoint::EndpointState,
     optional_method::is_called_missing,
 };
 use crate::{metrics::Metrics, process::logging::SPANS};
@@ -109,7 +109,7 @@ impl Rpc {
         &self,
         method: &'static str,
         params: impl Into<Value> + Send,
-    ) -> Result<R, RpcError> {
+    ) -> Result<R> {
         let params: Value = params.into();
         let start = self.current.load(Ordering::Relaxed);
         let order = self.order(start, method);
@@ -185,7 +185,7 @@ impl Rpc {
         &'a self,
         method: &'static str,
         params: &'a Value,
-    ) -> (impl Stream<Item = Result<R, RpcError>> + 'a, bool) {
+    ) -> (impl Stream<Item = Result<R>> + 'a, bool) {
         let awake = self.awake();
         let all = awake.len() == self.endpoints.len();
         let reads = awake
@@ -232,7 +232,7 @@ impl Rpc {
 
     /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does
     /// not answer at once, is asked again.
-    pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
+    pub async fn chain_ids(&self) -> Vec<(String, Result<u64>)> {
         let ids = self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
             let mut id = self.chain_id(index).await;
             for attempt in 0..TRIES.saturating_sub(1) {
@@ -249,7 +249,7 @@ impl Rpc {
         join_all(ids).await
     }
 
-    async fn chain_id(&self, index: usize) -> Result<u64, RpcError> {
+    async fn chain_id(&self, index: usize) -> Result<u64> {
         const METHOD: &str = "eth_chainId";
         let id: U64 = parse(&self.call(index, METHOD, &json!([])).await?, METHOD)?;
         Ok(id.to())
@@ -262,7 +262,7 @@ impl Rpc {
     }
 
     /// Makes sure that an endpoint is of the expected chain. One of another chain rests, and is asked again.
-    async fn is_right(&self, index: usize, endpoint: &EndpointState) -> Result<(), RpcError> {
+    async fn is_right(&self, index: usize, endpoint: &EndpointState) -> Result<()> {
         let Some(expected) = self.chain_id.get().copied() else { return Ok(()) };
         if endpoint.is_known_of(expected) {
             return Ok(());
@@ -303,19 +303,14 @@ impl Rpc {
         index: usize,
         method: &'static str,
         params: &Value,
-    ) -> Result<Box<RawValue>, RpcError> {
+    ) -> Result<Box<RawValue>> {
         if let Some(endpoint) = self.endpoint(index) {
             self.is_right(index, endpoint).await?;
         }
         self.call(index, method, params).await
     }
 
-    async fn call(
-        &self,
-        index: usize,
-        method: &'static str,
-        params: &Value,
-    ) -> Result<Box<RawValue>, RpcError> {
+    async fn call(&self, index: usize, method: &'static str, params: &Value) -> Result<Box<RawValue>> {
         let Some(endpoint) = self.endpoint(index) else {
             return Err(RpcError::Unreachable("no endpoint".to_owned()));
         };
@@ -374,7 +369,7 @@ fn is_final(error: &ErrorPayload) -> bool {
 }
 
 /// Reads an answer: from its text, since an answer may be large.
-fn parse<R: DeserializeOwned>(answer: &RawValue, method: &'static str) -> Result<R, RpcError> {
+fn parse<R: DeserializeOwned>(answer: &RawValue, method: &'static str) -> Result<R> {
     serde_json::from_str(answer.get()).map_err(|_| RpcError::Malformed(method))
 }
 

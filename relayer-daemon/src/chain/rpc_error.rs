@@ -22,6 +22,9 @@ pub enum RpcError {
     Malformed(&'static str),
 }
 
+/// What a call returns.
+pub(crate) type Result<T, E = RpcError> = std::result::Result<T, E>;
+
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         match error {

@@ -4,7 +4,7 @@
 //! that was signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas
 //! unknown.
 
-use super::{Chain, RpcError, SimulationResult};
+use super::{Chain, Result, RpcError, SimulationResult};
 use alloy::{
     primitives::{Address, Bytes, U64},
     sol_types::SolCall,
@@ -33,7 +33,7 @@ impl Chain {
         account: Address,
         calldata: &Bytes,
         gas_limit: u64,
-    ) -> Result<SimulationResult, RpcError> {
+    ) -> Result<SimulationResult> {
         let transaction = json!({
             "from": account, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
         });
@@ -45,7 +45,7 @@ impl Chain {
     }
 
     /// `None` where the node does not simulate, or the forwarder refuses; `eth_call` then has the reason.
-    async fn simulate_v1(&self, transaction: &Value) -> Result<Option<SimulationResult>, RpcError> {
+    async fn simulate_v1(&self, transaction: &Value) -> Result<Option<SimulationResult>> {
         if self.simulate_v1.is_missing() {
             return Ok(None);
         }
