@@ -13,7 +13,7 @@ use crate::{
     gas,
     http::readiness::RelayerReadiness,
     outcome::Failure,
-    process::shutdown::{ShutdownSignal, stopped},
+    process::shutdown::{ShutdownSignal, unless_stopped},
     relay::Relayer,
 };
 
@@ -28,9 +28,8 @@ const CODE_ROUNDS: u64 = 20;
 pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: ShutdownSignal) {
     let mut rounds = interval(ROUND);
     for round in 0_u64.. {
-        tokio::select! {
-            _ = rounds.tick() => {}
-            () = stopped(&mut stop) => return,
+        if unless_stopped(&mut stop, rounds.tick()).await.is_none() {
+            return;
         }
         look(&relayer, &readiness).await;
         if round % CODE_ROUNDS == CODE_ROUNDS - 1 {

@@ -35,7 +35,7 @@ use warp::{Filter, reply::Response};
 use super::{client_address::TrustedProxies, client_shares::ClientShares, middleware};
 use crate::{
     metrics::Metrics,
-    process::shutdown::{ShutdownSignal, stopped},
+    process::shutdown::{ShutdownSignal, unless_stopped},
 };
 
 /// Time in which a client must send its headers; an idle connection is closed after the same time.
@@ -99,17 +99,9 @@ pub async fn serve<F>(
     let mut refusals = Refusals::default();
     loop {
         // Waiting for room must not delay the shutdown.
-        let place = tokio::select! {
-            biased;
-            () = stopped(&mut stop) => break,
-            place = Arc::clone(&room).acquire_owned() => place,
-        };
-        let Ok(place) = place else { break };
-        let accepted = tokio::select! {
-            biased;
-            () = stopped(&mut stop) => break,
-            accepted = listener.accept() => accepted,
-        };
+        let place = unless_stopped(&mut stop, Arc::clone(&room).acquire_owned()).await;
+        let Some(Ok(place)) = place else { break };
+        let Some(accepted) = unless_stopped(&mut stop, listener.accept()).await else { break };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {

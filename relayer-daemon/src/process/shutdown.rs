@@ -10,3 +10,12 @@ pub async fn stopped(stop: &mut ShutdownSignal) {
     // The guard that `wait_for` returns is not `Send`: it must be dropped at once.
     let _ = stop.wait_for(|stop| *stop).await;
 }
+
+/// What comes of `work`; `None` at the signal, which ends it.
+pub async fn unless_stopped<T>(stop: &mut ShutdownSignal, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = stopped(stop) => None,
+        done = work => Some(done),
+    }
+}

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     chain::ChainNode,
     outcome::{ErrorCode, Failure, RelayOutcome},
-    process::shutdown::stopped,
+    process::shutdown::unless_stopped,
     store::{NewRelay, Store, StoreError},
 };
 
@@ -165,9 +165,6 @@ impl<C: ChainNode> Relayer<C> {
     /// Waits. Returns `false` at shutdown.
     pub(super) async fn sleep(&self, duration: Duration) -> bool {
         let mut stopping = self.stopping.clone();
-        tokio::select! {
-            () = stopped(&mut stopping) => false,
-            () = tokio::time::sleep(duration) => true,
-        }
+        unless_stopped(&mut stopping, tokio::time::sleep(duration)).await.is_some()
     }
 }

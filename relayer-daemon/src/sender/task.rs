@@ -23,7 +23,7 @@ use super::{Sender, SenderError, nonce_assignment::SignedBatch};
 use crate::{
     chain::ChainNode,
     outcome::BlockHeads,
-    process::shutdown::{ShutdownSignal, stopped},
+    process::shutdown::{ShutdownSignal, stopped, unless_stopped},
 };
 
 /// Jobs taken at once: they share one read of the chain's nonce.
@@ -82,10 +82,8 @@ impl<N: ChainNode> Sender<N> {
     pub async fn follow_without_key(&self, mut stop: ShutdownSignal) {
         while let Err(error) = self.take_up_ended().await {
             tracing::warn!(account = %self.account(), %error, "not followed, tries again");
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                () = sleep(IDLE_WATCH) => {}
+            if unless_stopped(&mut stop, sleep(IDLE_WATCH)).await.is_none() {
+                return;
             }
         }
         self.watching(stop).await;
@@ -103,10 +101,8 @@ impl<N: ChainNode> Sender<N> {
                 self.submit(jobs, pending).await.map(|batch| signed.send(batch));
                 continue;
             }
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                () = self.may_submit.notified() => {}
+            if unless_stopped(&mut stop, self.may_submit.notified()).await.is_none() {
+                return;
             }
         }
     }
@@ -212,24 +208,14 @@ impl<N: ChainNode> Sender<N> {
 
     /// Tries a signer that has failed, with backoff, until it signs.
     async fn trying_signer(&self, mut stop: ShutdownSignal) {
-        loop {
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                () = self.signer_failed.notified() => {}
-            }
+        while unless_stopped(&mut stop, self.signer_failed.notified()).await.is_some() {
             let mut pause = FIRST_TRY;
             while self.has_signer_failed() {
-                tokio::select! {
-                    biased;
-                    () = stopped(&mut stop) => return,
-                    () = sleep(pause) => {}
-                }
-                let tried = tokio::select! {
-                    biased;
-                    () = stopped(&mut stop) => return,
-                    tried = self.parts.wallet.try_out() => tried,
+                let trying = async {
+                    sleep(pause).await;
+                    self.parts.wallet.try_out().await
                 };
+                let Some(tried) = unless_stopped(&mut stop, trying).await else { return };
                 match tried {
                     Ok(()) => self.signer_works(),
                     // The first failure is in the log already.

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     process::{
         clock::SharedClock,
-        shutdown::{ShutdownSignal, stopped},
+        shutdown::{ShutdownSignal, unless_stopped},
     },
     store::Store,
 };
@@ -74,9 +74,8 @@ pub async fn run(
                 LONG_PAUSE
             }
         };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = stopped(&mut stop) => return,
+        if unless_stopped(&mut stop, tokio::time::sleep(pause)).await.is_none() {
+            return;
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::desk::{Answer, Desk};
 use crate::{
-    process::shutdown::{ShutdownSignal, stopped},
+    process::shutdown::{ShutdownSignal, unless_stopped},
     store::control::Order,
 };
 
@@ -73,10 +73,7 @@ impl ControlSocket {
         let (desk, places) = (Arc::new(desk), Arc::new(Semaphore::new(AT_ONCE)));
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let accepted = tokio::select! {
-                () = stopped(&mut stop) => return,
-                accepted = self.listener.accept() => accepted,
-            };
+            let Some(accepted) = unless_stopped(&mut stop, self.listener.accept()).await else { return };
             let Ok((stream, _)) = accepted else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
