@@ -1,13 +1,13 @@
 //! The task that exports: spans in batches, metrics at an interval, the rest at shutdown.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::{Client, redirect};
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::{SpanQueue, TelemetryTarget, otlp};
+use super::{SpanQueue, TelemetryTarget, otlp, spans::now_ns};
 use crate::{
     metrics::Metrics,
     process::shutdown::{ShutdownSignal, stopped},
@@ -29,10 +29,6 @@ pub struct Exporter {
     metrics: Metrics,
     started_ns: u128,
     is_failing: bool,
-}
-
-fn now_ns() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
 impl Exporter {

@@ -47,9 +47,6 @@ pub struct SpanQueue(mpsc::Receiver<FinishedSpan>);
 
 impl TelemetryTarget {
     /// A target; `headers` are `name=value`, comma-separated.
-    ///
-    /// # Errors
-    /// [`TelemetryError`].
     pub fn new(
         endpoint: &str,
         headers: &str,
@@ -93,7 +90,7 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
 pub fn collect() -> (Box<dyn Layer<Registry> + Send + Sync>, SpanQueue) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let filter = Targets::new().with_target(SPANS, Level::TRACE);
-    (SpanLayer::new(sender).with_filter(filter).boxed(), SpanQueue(receiver))
+    (SpanLayer(sender).with_filter(filter).boxed(), SpanQueue(receiver))
 }
 
 #[cfg(test)]

@@ -41,17 +41,9 @@ pub(super) struct FinishedSpan {
 
 /// Collects finished spans.
 #[derive(Debug)]
-pub(super) struct SpanLayer {
-    queue: mpsc::Sender<FinishedSpan>,
-}
+pub(super) struct SpanLayer(pub(super) mpsc::Sender<FinishedSpan>);
 
-impl SpanLayer {
-    pub(super) const fn new(queue: mpsc::Sender<FinishedSpan>) -> Self {
-        Self { queue }
-    }
-}
-
-fn now_ns() -> u128 {
+pub(super) fn now_ns() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
@@ -103,7 +95,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         if let Some(mut finished) = finished {
             finished.ended_ns = now_ns();
             // A full queue drops it: no relay waits for a collector.
-            let _ = self.queue.try_send(finished);
+            let _ = self.0.try_send(finished);
         }
     }
 }
@@ -132,7 +124,7 @@ mod tests {
         }
 
         let (sender, mut spans) = mpsc::channel(2);
-        let subscriber = tracing_subscriber::registry().with(SpanLayer::new(sender));
+        let subscriber = tracing_subscriber::registry().with(SpanLayer(sender));
         tracing::subscriber::with_default(subscriber, || {
             let outer = tracing::info_span!("outer", traceparent = good, status = tracing::field::Empty);
             outer.in_scope(|| tracing::info_span!("inner", count = 3).in_scope(|| {}));
