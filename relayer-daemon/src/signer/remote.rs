@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use alloy::{
-    consensus::{Signed, TxEip1559, TxEnvelope},
+    consensus::{TxEip1559, TxEnvelope},
     eips::eip2718::Decodable2718 as _,
     primitives::{Address, Bytes, Signature, U64, U256},
 };
@@ -85,7 +85,7 @@ impl RemoteSigner {
         let signed = TxEnvelope::decode_2718_exact(&raw)
             .map_err(|_| SignerError::Malformed("no signed transaction"))?;
         match signed {
-            TxEnvelope::Eip1559(signed) if is_same(&signed, transaction) => Ok(*signed.signature()),
+            TxEnvelope::Eip1559(signed) if signed.tx() == transaction => Ok(*signed.signature()),
             _ => Err(SignerError::AnotherTransaction),
         }
     }
@@ -105,10 +105,6 @@ impl RemoteSigner {
         }
         Ok(body)
     }
-}
-
-fn is_same(signed: &Signed<TxEip1559>, transaction: &TxEip1559) -> bool {
-    signed.tx() == transaction
 }
 
 /// The transaction as `eth_signTransaction` takes it.
