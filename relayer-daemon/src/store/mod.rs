@@ -181,12 +181,6 @@ pub enum Sponsored {
     Exhausted(u64),
 }
 
-impl From<Accepted> for Sponsored {
-    fn from(accepted: Accepted) -> Self {
-        Self::Accepted(accepted)
-    }
-}
-
 /// The record of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayRecord {

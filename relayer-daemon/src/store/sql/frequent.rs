@@ -138,7 +138,6 @@ fn settle(db: &Db, statements: &Frequent, daemon: &DaemonId, batch: &[&Waiting])
 pub(super) type Settle<'a> = dyn Fn(&Db) -> Result<Vec<B256>> + 'a;
 
 /// A settlement that waits to be written.
-#[derive(Debug)]
 struct Waiting {
     payer: Payer,
     settlement: Settlement,
@@ -151,7 +150,7 @@ struct Waiting {
 }
 
 /// A daemon's frequent writes that wait for one another.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct FrequentWrites {
     /// Settlements that wait for the one message that is under way.
     waiting: Mutex<Vec<Waiting>>,

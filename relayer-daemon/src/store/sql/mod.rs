@@ -41,7 +41,7 @@ use self::{
 use super::{DaemonId, Result};
 
 /// The store in a database.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
     /// `None` if it was opened for reading only.
     writer: Option<Arc<Writer>>,
@@ -60,6 +60,12 @@ pub struct Store {
     faults: StoreFaults,
     /// The daemon of a fleet that uses it; `None` where it has one daemon alone.
     daemon: Option<DaemonId>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("daemon", &self.daemon).finish_non_exhaustive()
+    }
 }
 
 /// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They

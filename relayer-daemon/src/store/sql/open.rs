@@ -27,12 +27,6 @@ pub(super) struct Opener {
     count: usize,
 }
 
-impl std::fmt::Debug for Opener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opener").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
 impl Opener {
     fn sqlite(open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static) -> Self {
         Self { open: Arc::new(move || Ok(Box::new(Sqlite::reader(open()?)?))), count: 1 }
@@ -92,9 +86,6 @@ impl Store {
     }
 
     /// A store in memory, for tests.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`].
     pub fn in_memory() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (writer, open) =
@@ -104,9 +95,6 @@ impl Store {
 
     /// A store in memory that several daemons share, for tests: what Postgres has for a fleet, with a clock
     /// that counts milliseconds. `uri` is SQLite's name for it.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`].
     pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         let (writer, open) = memory(uri.to_owned())?;
         let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));

@@ -27,12 +27,6 @@ impl Drop for Used<'_> {
     }
 }
 
-impl std::fmt::Debug for Connections {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
 impl Connections {
     pub(in super::super) fn new(connections: Vec<Box<dyn Engine>>) -> Self {
         Self { count: connections.len(), free: Mutex::new(connections), freed: Condvar::new() }

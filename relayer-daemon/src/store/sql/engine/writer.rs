@@ -28,7 +28,6 @@ type Answer = Box<dyn FnOnce(Result<()>)>;
 type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
 
 /// What writes. Dropping it waits until a thread that writes has closed its connection.
-#[derive(Debug)]
 pub(in super::super) struct Writer {
     way: Way,
     doubts: Arc<AtomicU64>,
@@ -36,7 +35,6 @@ pub(in super::super) struct Writer {
 }
 
 /// How writes get to the database.
-#[derive(Debug)]
 enum Way {
     /// Through a thread's queue; both are `None` only while this is dropped.
     Thread(Option<mpsc::Sender<Write>>, Option<JoinHandle<()>>),

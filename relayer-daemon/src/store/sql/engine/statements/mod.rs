@@ -12,7 +12,6 @@ pub(in super::super) use self::postgres::POSTGRES;
 pub(in super::super) use self::sqlite::{FLEET_ON_SQLITE, SQLITE};
 
 /// The statements of a database. Their parameters are described where they are used.
-#[derive(Debug)]
 pub(in super::super) struct Statements {
     /// What locks rows; `None` where one transaction writes at a time.
     pub(in super::super) locks: Option<Locks>,
@@ -50,7 +49,6 @@ pub(in super::super) struct Statements {
 }
 
 /// What locks rows until the transaction ends; [`super::super::locks`] says what for.
-#[derive(Debug)]
 pub(in super::super) struct Locks {
     pub(in super::super) lease: &'static str,
     pub(in super::super) leases_of: &'static str,
@@ -69,7 +67,6 @@ pub(in super::super) struct Locks {
 
 /// The writes of a fleet that each relay needs, one message each. Each does the usual case, or nothing;
 /// [`super::super::frequent`] runs them.
-#[derive(Debug)]
 pub(in super::super) struct Frequent {
     /// Writes a relay that is not known.
     pub(in super::super) accept: &'static str,
