@@ -14,22 +14,17 @@ pub(super) enum ConnectionError {
     /// No answer within the timeout: to the connection or to the request.
     #[error("timed out")]
     TimedOut,
-    /// The host's name has no address.
     #[error("host name not resolved")]
     NameNotResolved,
-    /// The port is closed.
     #[error("connection refused")]
     Refused,
-    /// There is no route to the host.
     #[error("host unreachable")]
     HostUnreachable,
     /// The certificate's issuer is not among those that this machine trusts.
     #[error("certificate not trusted")]
     CertificateNotTrusted,
-    /// The certificate is not valid any more.
     #[error("certificate expired")]
     CertificateExpired,
-    /// The certificate is for another name.
     #[error("certificate is for another host name")]
     CertificateForAnotherName,
     /// Another mistake in certificate or handshake; often plain HTTP on the other side.

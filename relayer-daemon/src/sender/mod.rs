@@ -336,11 +336,6 @@ impl<N: ChainNode> Sender<N> {
         &self.parts.lease
     }
 
-    /// The account's wallet.
-    pub const fn wallet(&self) -> &Wallet {
-        &self.parts.wallet
-    }
-
     /// The account that pays.
     pub const fn account(&self) -> Address {
         self.parts.wallet.address()
