@@ -49,9 +49,6 @@ impl Wallet {
     }
 
     /// Tries the signer with a transaction that no chain takes.
-    ///
-    /// # Errors
-    /// [`SignerError`].
     pub async fn try_out(&self) -> Result<(), SignerError> {
         self.signer.try_out(self.chain_id).await
     }

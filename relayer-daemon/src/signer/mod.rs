@@ -145,9 +145,6 @@ impl TxSigner {
     }
 
     /// Tries the signer with a transaction that no chain takes: its nonce is the highest there is (EIP-2681).
-    ///
-    /// # Errors
-    /// [`SignerError`].
     pub async fn try_out(&self, chain_id: u64) -> Result<(), SignerError> {
         self.sign(&self.unusable(chain_id)).await.map(drop)
     }

@@ -227,9 +227,6 @@ pub struct SharedPolicy {
 
 impl SharedPolicy {
     /// The policy in a file; without one, [`Policy::open`].
-    ///
-    /// # Errors
-    /// [`PolicyError`].
     pub fn load(path: Option<&Path>) -> Result<Self, PolicyError> {
         let policy = path.map_or_else(|| Ok(Policy::open()), file::read)?;
         Ok(Self { path: path.map(Path::to_owned), current: RwLock::new(Arc::new(policy)) })
@@ -241,9 +238,6 @@ impl SharedPolicy {
     }
 
     /// Reads the file again. If it has an error, the policy in force stays.
-    ///
-    /// # Errors
-    /// [`PolicyError`].
     pub fn reload(&self) -> Result<Arc<Policy>, PolicyError> {
         let Some(path) = &self.path else { return Ok(self.current()) };
         let mut read = file::read(path)?;
