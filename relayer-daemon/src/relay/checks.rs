@@ -241,16 +241,11 @@ impl<C: ChainNode> Relayer<C> {
 }
 
 fn denied(denial: Denial, budget: &Budget, now: u64) -> Failure {
+    let wait = budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1);
     match denial {
-        Denial::Spent(None) => Failure::budget_exhausted(wait_for_budget(budget, now)),
-        Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait_for_budget(budget, now)),
-        Denial::TooDear(_) => {
-            Failure::of(ErrorCode::BudgetTooSmall).retry_after(wait_for_budget(budget, now))
-        }
+        Denial::Spent(None) => Failure::budget_exhausted(wait),
+        Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait),
+        Denial::TooDear(_) => Failure::of(ErrorCode::BudgetTooSmall).retry_after(wait),
         Denial::Reserved(_) => Failure::of(ErrorCode::BudgetReserved),
     }
-}
-
-fn wait_for_budget(budget: &Budget, now: u64) -> u64 {
-    budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1)
 }
