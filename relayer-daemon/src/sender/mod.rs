@@ -413,22 +413,6 @@ impl<N: ChainNode> Sender<N> {
         self.parts.store.run(move |store| store.record(payer, &transactions, now)).await
     }
 
-    /// Stores the latest transaction of a relay's nonce if the budget allows the relay `wei` in all. Returns
-    /// whether it does.
-    async fn record_replacement(
-        &self,
-        replaced: &NonceAssignment,
-        relay: B256,
-        wei: u128,
-        limit: u128,
-    ) -> Result<bool, StoreError> {
-        let (payer, now) = (self.payer(), self.parts.clock.now());
-        self.record_if_allowed(replaced, move |store, replacement| {
-            store.record_replacement(payer, relay, replacement, wei, limit, now)
-        })
-        .await
-    }
-
     /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let (payer, limit, now) = (self.payer(), self.parts.spending.daily_wei, self.parts.clock.now());

@@ -147,7 +147,11 @@ impl<N: ChainNode> Sender<N> {
             Some(relay) => {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
                 let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
-                self.record_replacement(&replaced, relay.id, wei, limit).await?
+                let (payer, now) = (self.payer(), self.parts.clock.now());
+                self.record_if_allowed(&replaced, move |store, replacement| {
+                    store.record_replacement(payer, relay.id, replacement, wei, limit, now)
+                })
+                .await?
             }
             None => self.record_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
         };
