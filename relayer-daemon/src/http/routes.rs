@@ -38,7 +38,7 @@ use crate::{
     chain::Chain,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
-    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, store_failed},
+    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, rate_limits::ClientLimit, store_failed},
     sender::{Sender, health::AccountState},
     store::{RelayRecord, Store, control::relay_id, fleet::WEBHOOKS},
 };
@@ -205,10 +205,9 @@ fn client(
     )
 }
 
-/// Charges a read that may cost an RPC call.
-fn charge_read(app: &App, client: IpAddr) -> Result<(), Failure> {
-    let reads = &app.relayer.limits.reads;
-    reads.charge(&client).map_err(|wait| Failure::read_limit(reads.count(), wait))
+/// Charges a read, by the limit of its kind.
+fn charge_read(limit: &ClientLimit, client: IpAddr) -> Result<(), Failure> {
+    limit.charge(&client).map_err(|wait| Failure::read_limit(limit.count(), wait))
 }
 
 async fn post_relay<S, B>(
@@ -283,8 +282,7 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
 async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result<Response, Failure> {
     let id = relay_id(id).map_err(|_| Failure::of(ErrorCode::InvalidId))?;
     let wanted = waiting::wanted(query)?;
-    let polls = &app.relayer.limits.polls;
-    polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
+    charge_read(&app.relayer.limits.polls, client)?;
     let stopping = app.relayer.stopping.clone();
     let place = wanted.and_then(|_| app.places.for_question(client));
     let limit = place.as_ref().map_or(Duration::ZERO, |_| app.relay_wait);
@@ -296,14 +294,14 @@ async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result
 
 async fn nonce(app: &App, client: IpAddr, signer: &str) -> Result<Response, Failure> {
     let address = address::parse(signer).map_err(|_| Failure::of(ErrorCode::InvalidAddress))?;
-    charge_read(app, client)?;
+    charge_read(&app.relayer.limits.reads, client)?;
     let (on_chain, next) = app.relayer.nonces(address).await?;
     Ok(ok(&shapes::NonceBody { address, nonce: on_chain, next }))
 }
 
 async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
-    charge_read(app, client)?;
     let relayer = &app.relayer;
+    charge_read(&relayer.limits.reads, client)?;
     let now = relayer.clock.now();
     let senders = relayer.accounts.senders();
     let accounts = try_join_all(relayer.configured.iter().map(|account| {
