@@ -118,11 +118,13 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
         let exporting = exporter.run(spans, move || refreshed(Arc::clone(&app)).boxed(), stopping);
         daemon.parts.push(("telemetry", tokio::spawn(exporting)));
     }
-    let address = listener.local_addr()?;
+    let address = listener.local_addr()?.to_string();
     let stopping = daemon.stopping.clone();
     let http = connections::serve(listener, routes(app), metrics, limits, proxies, stopping);
     daemon.parts.push(("http", tokio::spawn(http)));
-    announce(&address.to_string());
+    tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
+    // With port 0 it is not known otherwise. Standard output may be closed.
+    let _ = print(format_args!("relayer-daemon listening on http://{address}\n"));
 
     let ended = tokio::select! {
         () = stop.received() => Ok(()),
@@ -389,13 +391,6 @@ fn connection_limits(settings: &Settings) -> ConnectionLimits {
         );
     }
     limits
-}
-
-/// Prints the listening address on standard output: with port 0 it is not known otherwise.
-fn announce(address: &str) {
-    tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
-    // Standard output may be closed.
-    let _ = print(format_args!("relayer-daemon listening on http://{address}\n"));
 }
 
 /// SIGTERM and SIGINT, which stop the daemon in good order once this exists.
