@@ -13,7 +13,6 @@ use relayer_daemon::store::TransactionPurpose::{Gap, Rejected, Superseded};
 use relayer_daemon::store::control::{Effect, Order};
 use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
-
 pub(super) fn accepted(relays: &[u64]) -> Store {
     let store = Journal::fresh();
     for number in relays {
@@ -57,8 +56,8 @@ fn a_receipt_is_charged_once_a_reorganisation_the_difference_and_a_no_op_too() {
     let record = store.relay(id(1)).unwrap().unwrap();
     assert_eq!((record.outcome, record.hashes), (Some(largest), vec![id(0xa)]));
 
-    let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
-    assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block: at(9) });
+    let mined = store.mined_from(ACCOUNT, 4, 9).unwrap();
+    assert_eq!(mined[0].inclusion, Inclusion { tx_hash: id(0xa), block: at(9) });
     assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
     assert_eq!((outcome(&store, 1), used(&store, NOW)), (None, (250, 350)));
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
@@ -99,17 +98,6 @@ fn what_each_of_a_relays_two_nonces_may_cost_is_reserved_until_it_is_mined() {
     assert_eq!(used(&store, NOW), (150, 0));
     assert!(!store.reopen(ACCOUNT, 4, 80, NOW).unwrap());
     assert_eq!(used(&store, NOW), (150, 30), "of a relay that has ended");
-}
-
-#[test]
-fn a_relay_with_a_nonce_in_flight_is_not_dropped() {
-    let store = accepted(&[1]);
-    store.reserve(id(1), 100, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(1), transaction(0xa, Relay));
-    assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
-    assert_eq!((outcome(&store, 1), used(&store, NOW)), (None, (0, 100)));
-    settle(&store, 4, 0xa, 60, Some(executed(0xa)));
-    assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Ok(executed(0xa)));
 }
 
 #[test]
@@ -156,17 +144,20 @@ fn costing(wei: u64, number: u64) -> SignedTransaction {
 }
 
 #[test]
-fn what_a_nonce_that_was_given_up_may_cost_is_reserved_for_a_day_or_until_it_is_charged() {
+fn a_nonce_that_was_given_up_holds_up_nothing_and_its_cost_is_reserved_for_a_day_or_until_it_is_charged() {
     let lose = |store: &Store, nonce| store.lose(ACCOUNT, nonce, NOW).unwrap();
     let abandon = |store: &Store, _| {
-        let order = Order::Abandon { account: ACCOUNT };
-        assert_eq!(store.order(order, "operator").unwrap(), Effect::GivenUp(1));
+        for (account, effect) in [(Address::ZERO, Effect::Already), (ACCOUNT, Effect::GivenUp(1))] {
+            assert_eq!(store.order(Order::Abandon { account }, "operator").unwrap(), effect);
+        }
     };
     for give_up in [&lose as &dyn Fn(&Store, u64), &abandon] {
         let store = accepted(&[1]);
         store.reserve(id(1), 300, LIMIT, NOW).unwrap();
         sign(&store, 4, Some(1), costing(300, 0xa));
         give_up(&store, 4);
+        assert!(store.accounts_with_open_nonces().unwrap().is_empty());
+        assert_eq!(store.unsent(NOW).unwrap(), [relay(1)]);
         // The relay goes on with another nonce, and both transactions may be paid for.
         assert!(!store.reserve(id(1), LIMIT - 299, LIMIT, NOW).unwrap());
         assert!(store.reserve(id(1), LIMIT - 300, LIMIT, NOW).unwrap());
@@ -209,32 +200,11 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_stays_executed() {
 }
 
 #[test]
-fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_executed() {
-    let store = Journal::fresh();
-    let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
-    let waits = [(own.id, Sendable::Yes), (other.id, Sendable::Yes)];
-    let sendable = || store.sendable(ACCOUNT, &[own.id, other.id]).unwrap().0;
-    assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
-    assert_eq!(sendable(), waits);
-    sign(&store, 0, Some(1), transaction(0xa, Relay));
-    assert_eq!(sendable(), [(own.id, Sendable::InFlight), (other.id, Sendable::NotNext)]);
-    let refused = || store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW);
-    assert_eq!(refused(), Err(StoreError::InFlight));
-    settle(&store, 0, 0xa, 1, Some(executed(0xa)));
-    assert_eq!(sendable(), [(own.id, Sendable::Ended(executed(0xa))), (other.id, Sendable::NotNext)]);
-    assert_eq!(refused(), Err(StoreError::InFlight));
-    let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
-    assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW), Err(StoreError::NonceUsed));
-    // Its block is gone, and what became of it is not known.
-    store.give_up(ACCOUNT, 0).unwrap();
-    store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).unwrap();
-}
-
-#[test]
-fn a_request_that_the_forwarder_refused_or_that_was_dropped_leaves_its_forwarder_nonce_to_the_next_one() {
+fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_the_other_only_where_it_was_refused_or_dropped() {
     let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
     let reverted = |code| RelayOutcome::Reverted { mined, failure: Failure::of(code) };
     for (outcome, is_left) in [
+        (executed(0xa), false),
         (reverted(ForwarderRefused), true),
         (dropped(TransactionRejected), true),
         (reverted(CallReverted), false),
@@ -242,31 +212,27 @@ fn a_request_that_the_forwarder_refused_or_that_was_dropped_leaves_its_forwarder
     ] {
         let store = Journal::fresh();
         let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
-        assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
-        sign(&store, 0, Some(1), transaction(0xa, Relay));
-        settle(&store, 0, 0xa, 1, Some(outcome.clone()));
-        let sendable = if is_left { Sendable::Yes } else { Sendable::NotNext };
-        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{outcome:?}");
+        let sendable = || store.sendable(ACCOUNT, &[own.id, other.id]).unwrap().0;
+        let record = || store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW);
         let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
-        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{outcome:?}");
-        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{outcome:?}");
+        let reserve_other = || store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).map(drop);
+        assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
+        assert_eq!(sendable(), [(own.id, Sendable::Yes), (other.id, Sendable::Yes)]);
+        sign(&store, 0, Some(1), transaction(0xa, Relay));
+        assert_eq!(sendable(), [(own.id, Sendable::InFlight), (other.id, Sendable::NotNext)]);
+        assert_eq!(record(), Err(StoreError::InFlight));
+        settle(&store, 0, 0xa, 1, Some(outcome.clone()));
+        let left = if is_left { Sendable::Yes } else { Sendable::NotNext };
+        assert_eq!(sendable(), [(own.id, Sendable::Ended(outcome.clone())), (other.id, left)]);
+        let refused = |error| if is_left { Ok(()) } else { Err(error) };
+        assert_eq!(reserve_other(), refused(StoreError::NonceUsed), "{outcome:?}");
+        assert_eq!(record(), refused(StoreError::InFlight), "{outcome:?}");
+        if outcome == executed(0xa) {
+            // Its block is gone, and what became of it is not known.
+            store.give_up(ACCOUNT, 0).unwrap();
+            reserve_other().unwrap();
+        }
     }
-}
-
-#[test]
-fn relays_of_an_abandoned_account_start_over_and_its_nonces_hold_up_nothing() {
-    let store = accepted(&[1, 2]);
-    sign(&store, 0, Some(1), transaction(0xa, Relay));
-    sign(&store, 1, None, transaction(0xb, Relay));
-    let abandon = |account| store.order(Order::Abandon { account }, "operator");
-    assert_eq!(abandon(Address::ZERO), Ok(Effect::Already), "another account");
-    assert_eq!(store.unsent(NOW).unwrap().len(), 1);
-    assert_eq!(abandon(ACCOUNT), Ok(Effect::GivenUp(2)));
-    assert!(store.accounts_with_open_nonces().unwrap().is_empty());
-    assert_eq!(store.unsent(NOW).unwrap(), [relay(1), relay(2)]);
-    // Its transaction may be mined all the same.
-    settle(&store, 0, 0xa, 1, Some(executed(0xa)));
-    assert_eq!(outcome(&store, 1), Some(executed(0xa)));
 }
 
 #[test]
@@ -305,7 +271,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     assert_eq!(used(&store, NOW), (250, 0));
     let record = store.relay(id(1)).unwrap().unwrap();
     assert_eq!((record.outcome, record.hashes), (Some(executed(0xb)), vec![id(0xa), id(0xb)]));
-    assert_eq!(store.mined(ACCOUNT, 4).unwrap().unwrap().assignment, assignment);
+    assert_eq!(store.mined_from(ACCOUNT, 4, 9).unwrap()[0].assignment, assignment);
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(5));
     store.settle(ACCOUNT, &settlement, NOW).unwrap();
     assert_eq!(used(&store, NOW), (250, 0), "once");
@@ -379,13 +345,14 @@ fn only_what_was_found_on_the_chain_becomes_final_and_after_a_doubt_the_rest_is_
 }
 
 #[test]
-fn a_batch_is_written_whole_or_not_and_a_relay_gets_no_second_nonce_while_one_is_open() {
+fn a_batch_is_written_whole_or_not_and_a_relay_with_an_open_nonce_gets_no_second_one_and_is_not_dropped() {
     let other = Address::repeat_byte(0xcc);
     let store = accepted(&[1]);
     assert!(store.record(ACCOUNT, &[signed(0, Some(1), 0xa), signed(1, Some(9), 0xb)], NOW).is_err());
     assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.open_nonces(ACCOUNT).unwrap()), (None, vec![]));
     sign(&store, 0, Some(1), transaction(0xa, Relay));
-    assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(ACCOUNT, 0)]);
+    assert_eq!(store.open_nonces_at(ACCOUNT).unwrap(), [0]);
+    assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
     for account in [other, ACCOUNT] {
         let refused = store.record(account, &[signed(5, Some(1), 0xb)], NOW);
         assert!(matches!(refused, Err(StoreError::InFlight)), "{refused:?}");
@@ -395,5 +362,5 @@ fn a_batch_is_written_whole_or_not_and_a_relay_gets_no_second_nonce_while_one_is
     sign(&store, 0, Some(1), transaction(0xc, Relay));
     store.lose(ACCOUNT, 0, NOW).unwrap();
     store.record(other, &[signed(5, Some(1), 0xd)], NOW).unwrap();
-    assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(other, 5)]);
+    assert_eq!([ACCOUNT, other].map(|account| store.open_nonces_at(account).unwrap()), [vec![], vec![5]]);
 }

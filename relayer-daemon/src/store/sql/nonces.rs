@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments, budget, control,
-    engine::{Db, all, each, first, single, values},
+    engine::{Db, all, each, single, values},
     frequent, given_up, locks,
     relays::{self, Standing},
 };
@@ -131,11 +131,6 @@ impl Store {
         self.read_single(|db| each(db, OPEN, values![account]))
     }
 
-    /// The nonces of a relay that are not seen mined, of all accounts.
-    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>> {
-        self.read_single(|db| assignments::open_of(db, &relay))
-    }
-
     /// The nonces of a relay that were given up, of all accounts.
     pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>> {
         self.read_single(|db| assignments::given_up_of(db, &relay))
@@ -160,14 +155,6 @@ impl Store {
     /// Everything ever signed for a nonce.
     pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment> {
         self.read(|db| assignments::assignment(db, &account, nonce))
-    }
-
-    /// A nonce that was seen mined; `None` if it was not, or a reorg undid it.
-    pub fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>> {
-        let query = "SELECT * FROM nonces WHERE account = $1 AND nonce = $2 AND state = 'mined'";
-        self.read(|db| {
-            first(db, query, values![account, nonce], |row| assignments::mined_nonce(db, &account, row))
-        })
     }
 
     /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.

@@ -163,8 +163,7 @@ fn run_everything(store: &Store) {
     store.next_nonce(account).unwrap();
     store.open_nonces(account).unwrap();
     store.accounts_with_open_nonces().unwrap();
-    store.open_nonces_of(id(2)).unwrap();
-    store.mined(account, 0).unwrap();
+    store.is_undecided(id(2)).unwrap();
     store.mined_from(account, 0, 16).unwrap();
     store.unsettled_accounts(NOW).unwrap();
     store.unchecked_blocks(account, 64).unwrap();
