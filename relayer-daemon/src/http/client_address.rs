@@ -10,6 +10,7 @@ use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};
 
 use ipnet::IpNet;
 use registry_core::host::rate_limit::network;
+use warp::http::HeaderMap;
 
 /// The trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,17 +37,17 @@ impl TrustedProxies {
     }
 
     /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
-    pub fn client(&self, peer: IpAddr, forwarded_for: &[impl AsRef<str>]) -> IpAddr {
-        let named = if self.trusts(peer) { self.named(forwarded_for) } else { None };
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let named = if self.trusts(peer) { self.named(headers) } else { None };
         network(named.unwrap_or(peer))
     }
 
-    fn named(&self, forwarded_for: &[impl AsRef<str>]) -> Option<IpAddr> {
-        let mut entries = forwarded_for
-            .iter()
-            .flat_map(|header| header.as_ref().split(','))
-            .rev()
-            .map(|entry| address(entry.trim()));
+    fn named(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        let values = headers.get_all("x-forwarded-for").iter();
+        // Whatever bytes a client has written, the proxy's own entries stand behind them.
+        let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let entries = values.iter().flat_map(|value| value.split(','));
+        let mut entries = entries.rev().map(|entry| address(entry.trim()));
         match self.hops {
             Some(hops) => entries.nth(hops.get().saturating_sub(1))?,
             // A malformed entry ends the chain of trust.
@@ -79,7 +80,9 @@ mod tests {
 
     fn client(networks: &[&str], hops: usize, peer: &str, forwarded_for: &[&str]) -> String {
         let networks = networks.iter().map(|text| parse_network(text).unwrap()).collect();
-        TrustedProxies::new(networks, hops).client(peer.parse().unwrap(), forwarded_for).to_string()
+        let values =
+            forwarded_for.iter().map(|text| ("x-forwarded-for".parse().unwrap(), text.parse().unwrap()));
+        TrustedProxies::new(networks, hops).client(peer.parse().unwrap(), &values.collect()).to_string()
     }
 
     #[test]
@@ -114,6 +117,8 @@ mod tests {
             (0, &["6.6.6.6, 203.0.113.9, 192.0.2.1"], CLIENT),
             (0, &["10.0.0.1, 203.0.113.9", "192.0.2.1, 10.9.9.9"], CLIENT),
             (0, &["nonsense, 203.0.113.9"], CLIENT),
+            (0, &["\u{ff}, 203.0.113.9"], CLIENT),
+            (0, &["203.0.113.9, \u{ff}"], PROXY),
             (0, &["203.0.113.9:4711"], CLIENT),
             (0, &["[2001:db8:1:2:3::4]:80"], "2001:db8:1:2::"),
             (0, &["[2001:db8:1:2:3::4]"], "2001:db8:1:2::"),

@@ -194,15 +194,10 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
 fn client(
     with_app: impl Filter<Extract = (Arc<App>,), Error = Infallible> + Clone,
 ) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
-    with_app.and(warp::ext::get::<Peer>()).and(warp::header::headers_cloned()).map(
-        |app: Arc<App>, peer: Peer, headers: HeaderMap| {
-            let values = headers.get_all("x-forwarded-for").iter();
-            // Whatever bytes a client has written, the proxy's own entries stand behind them.
-            let forwarded_for: Vec<_> =
-                values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-            app.proxies.client(peer.0.ip(), &forwarded_for)
-        },
-    )
+    with_app
+        .and(warp::ext::get::<Peer>())
+        .and(warp::header::headers_cloned())
+        .map(|app: Arc<App>, peer: Peer, headers: HeaderMap| app.proxies.client(peer.0.ip(), &headers))
 }
 
 /// Charges a read, by the limit of its kind.
