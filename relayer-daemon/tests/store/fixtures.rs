@@ -42,6 +42,11 @@ pub(crate) fn transaction(number: u64, purpose: TransactionPurpose) -> SignedTra
     }
 }
 
+/// A transaction that may cost so much.
+pub(crate) fn costing(wei: u64, number: u64) -> SignedTransaction {
+    SignedTransaction { fees: Fees { max_fee: 1, tip: 1 }, gas_limit: wei, ..transaction(number, Relay) }
+}
+
 /// A relay's transaction, or a gap's, with its nonce.
 pub(crate) fn signed(nonce: u64, relay: Option<u64>, number: u64) -> NewTransaction {
     NewTransaction { nonce, relay: relay.map(id), transaction: transaction(number, Relay) }

@@ -9,6 +9,7 @@ mod old_journal;
 #[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
 #[path = "../../../tests/src/postgres.rs"]
 mod postgres_server;
+mod query_plans;
 mod size;
 
 mod prelude {

@@ -139,10 +139,6 @@ fn only_accepted_relays_without_a_nonce_start_over() {
     assert_eq!(used(&store, NOW), (0, 170), "only what is signed for stays reserved");
 }
 
-fn costing(wei: u64, number: u64) -> SignedTransaction {
-    SignedTransaction { fees: Fees { max_fee: 1, tip: 1 }, gas_limit: wei, ..transaction(number, Relay) }
-}
-
 #[test]
 fn a_nonce_that_was_given_up_holds_up_nothing_and_its_cost_is_reserved_for_a_day_or_until_it_is_charged() {
     let lose = |store: &Store, nonce| store.lose(ACCOUNT, nonce, NOW).unwrap();

@@ -23,8 +23,6 @@ mod locks;
 mod migrate;
 mod nonces;
 mod open;
-#[cfg(test)]
-mod query_plans;
 mod relays;
 mod retention;
 mod settling;

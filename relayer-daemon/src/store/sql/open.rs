@@ -106,7 +106,11 @@ impl Store {
         Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
     }
 
-    pub(super) fn start(
+    /// A store on connections to a file: the one that writes, and what opens one that reads.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`].
+    pub fn start(
         writer: Connection,
         open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static,
     ) -> Result<Self> {

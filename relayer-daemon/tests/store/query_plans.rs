@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use alloy::primitives::{Address, B256, U256};
+use relayer_daemon::outcome::BlockHeads;
+use relayer_daemon::store::events::{DeliveryResult, Replay};
+use relayer_daemon::store::{Identity, Retention, Sponsorship};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, StatementStatus};
 
-use crate::budget::share::{Allowance, Shares};
-use crate::gas::fees::Fees;
-use crate::outcome::{BlockHeads, ErrorCode, Failure, MinedTransaction, RelayOutcome};
-use crate::store::events::{DeliveryResult, Replay};
-use crate::store::{BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention};
-use crate::store::{Settlement, SignedTransaction, Sponsorship, Store, TransactionPurpose};
+use crate::prelude::*;
 
 /// Small by nature: tables with a row, or a row for each paying key, and indexes of what is in flight.
 const SMALL: [&str; 12] = [
@@ -81,72 +78,44 @@ fn aged(path: &Path) {
     db.execute_batch("DROP INDEX creation").unwrap();
 }
 
-fn id(byte: u8) -> B256 {
-    B256::repeat_byte(byte)
-}
-
 /// Every operation of [`Store`], in the cases that differ.
 fn run_everything(store: &Store) {
-    const NOW: u64 = 1_700_000_000;
-    const BLOCK: BlockId = BlockId { number: 9, hash: B256::repeat_byte(9) };
-    let account = Address::repeat_byte(0xaa);
     let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: 1_000, shares };
-    let identity = Identity { chain_id: 1, genesis: None, forwarder: account };
+    let identity = Identity { chain_id: 1, genesis: None, forwarder: ACCOUNT };
     store.bind(&identity).unwrap();
     store.bind(&Identity { genesis: Some(id(9)), ..identity }).unwrap();
     store.verify(&identity).unwrap();
     store.probe().unwrap();
-    let relay = |byte| NewRelay {
-        id: id(byte),
-        signer: account,
-        forward_nonce: U256::from(byte),
-        deadline: 0,
-        calldata: [1].into(),
-        client: Some("2001:db8::".parse().unwrap()),
-    };
-    let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
-    let executed = RelayOutcome::Executed { mined, agent_id: None };
-    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
-    let sign = |nonce, relay, byte| {
-        let fees = Fees { max_fee: 2, tip: 1 };
-        let (raw, purpose) = ([1].into(), TransactionPurpose::Relay);
-        let transaction = SignedTransaction { hash: id(byte), raw, fees, gas_limit: 1, purpose };
-        store.record(account, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
-    };
-    let settle = |nonce, byte, outcome| {
-        let assignment = store.assignment(account, nonce).unwrap();
-        let inclusion = Inclusion { tx_hash: id(byte), block: BLOCK };
-        let settlement = Settlement { assignment, inclusion, paid_wei: 7, outcome };
-        store.settle(account, &settlement, NOW).unwrap();
-    };
-    for byte in 1..=4 {
-        store.accept(&relay(byte), NOW).unwrap();
+    let relay = |number| NewRelay { client: Some("2001:db8::".parse().unwrap()), ..relay(number) };
+    let dropped = dropped(InvalidSignatureOrNonce);
+    for number in 1..=4 {
+        store.accept(&relay(number), NOW).unwrap();
         let (key, gas_per_day) = ("acme".to_owned(), Some(100_000));
         let sponsorship = Sponsorship { key, gas: 1, gas_per_day, is_told: true };
-        store.accept_sponsored(&relay(byte), &sponsorship, NOW).unwrap();
+        store.accept_sponsored(&relay(number), &sponsorship, NOW).unwrap();
         let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, least_wei: 1, no_op_wei: 1 };
-        store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
-        store.look_up(&relay(byte), 10, 10, &allowance, NOW).unwrap();
-        store.sendable(account, &[id(byte)]).unwrap();
-        store.reserve(id(byte), 11, 1_000, NOW).unwrap();
+        store.reserve_share(id(number), &cost, &allowance, NOW).unwrap();
+        store.look_up(&relay(number), 10, 10, &allowance, NOW).unwrap();
+        store.sendable(ACCOUNT, &[id(number)]).unwrap();
+        store.reserve(id(number), 11, 1_000, NOW).unwrap();
     }
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
     store.accept(&relay(4), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
-    sign(0, Some(id(1)), 1);
-    sign(1, None, 2);
-    sign(2, Some(id(2)), 3);
-    settle(0, 1, Some(executed.clone()));
-    store.reopen(account, 0, 100, NOW).unwrap();
-    settle(0, 1, Some(executed.clone()));
-    settle(1, 2, None);
-    settle(77, 7, None);
+    sign(store, 0, Some(1), costing(2, 1));
+    sign(store, 1, None, costing(2, 2));
+    sign(store, 2, Some(2), costing(2, 3));
+    settle(store, 0, 1, 7, Some(executed(1)));
+    store.reopen(ACCOUNT, 0, 100, NOW).unwrap();
+    settle(store, 0, 1, 7, Some(executed(1)));
+    settle(store, 1, 2, 7, None);
+    settle(store, 77, 7, 7, None);
     store.accept(&relay(1), NOW).unwrap();
-    store.lose(account, 2, NOW).unwrap();
-    for byte in [1, 9] {
-        store.relay(id(byte)).unwrap();
-        store.accepted(id(byte)).unwrap();
+    store.lose(ACCOUNT, 2, NOW).unwrap();
+    for number in [1, 9] {
+        store.relay(id(number)).unwrap();
+        store.accepted(id(number)).unwrap();
     }
     for result in [DeliveryResult::Retry(NOW), DeliveryResult::Delivered] {
         let due = store.due_events("acme", NOW, 4).unwrap();
@@ -160,30 +129,29 @@ fn run_everything(store: &Store) {
     store.unsent(NOW).unwrap();
     store.budget(1_000, NOW).unwrap();
     store.oldest_pending().unwrap();
-    store.next_nonce(account).unwrap();
-    store.open_nonces(account).unwrap();
+    store.next_nonce(ACCOUNT).unwrap();
+    store.open_nonces(ACCOUNT).unwrap();
     store.accounts_with_open_nonces().unwrap();
     store.is_undecided(id(2)).unwrap();
-    store.mined_from(account, 0, 16).unwrap();
+    store.mined_from(ACCOUNT, 0, 16).unwrap();
     store.unsettled_accounts(NOW).unwrap();
-    store.unchecked_blocks(account, 64).unwrap();
-    store.nonces_of(account, &BLOCK, 16).unwrap();
-    store.checked(account, &[BLOCK]).unwrap();
-    store.anchor(account).unwrap();
+    store.unchecked_blocks(ACCOUNT, 64).unwrap();
+    store.nonces_of(ACCOUNT, &at(9), 16).unwrap();
+    store.checked(ACCOUNT, &[at(9)]).unwrap();
+    store.anchor(ACCOUNT).unwrap();
     let heads = BlockHeads { safe: 9, finalized: 8, seconds: 0 };
-    store.promotable(account, &heads, NOW, 64).unwrap();
-    store.promote(account, &heads, &[BLOCK], NOW).unwrap();
-    store.doubt(account).unwrap();
-    store.undo(account, 1, 0, NOW).unwrap();
-    store.give_up(account, 0).unwrap();
-    store.lost(account).unwrap();
-    store.highest_mined(account).unwrap();
-    store.explains(account, 0, 3).unwrap();
+    store.promotable(ACCOUNT, &heads, NOW, 64).unwrap();
+    store.promote(ACCOUNT, &heads, &[at(9)], NOW).unwrap();
+    store.doubt(ACCOUNT).unwrap();
+    store.undo(ACCOUNT, 1, 0, NOW).unwrap();
+    store.give_up(ACCOUNT, 0).unwrap();
+    store.lost(ACCOUNT).unwrap();
+    store.highest_mined(ACCOUNT).unwrap();
+    store.explains(ACCOUNT, 0, 3).unwrap();
     // The first nonces are now old.
-    sign(100_000, Some(id(3)), 4);
-    let much_later = NOW + 1_000 * 24 * 60 * 60;
-    assert!(store.prune(&Retention::of_days(30), much_later).unwrap() > 0);
-    store.archived_nonce(account).unwrap();
+    sign(store, 100_000, Some(3), costing(2, 4));
+    assert!(store.prune(&Retention::of_days(30), NOW + 1_000 * DAY).unwrap() > 0);
+    store.archived_nonce(ACCOUNT).unwrap();
     store.relay(id(1)).unwrap();
 }
 
