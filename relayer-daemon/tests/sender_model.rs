@@ -117,6 +117,14 @@ fn what_once_went_wrong_goes_right() {
     // not heard of: it is not paid for.
     let mined = [Mine(3), Wait(50), Rejecting(false), Request(0), Wait(10), Mine(2), Wait(30)];
     let again = [OldViews(84), RepeatEarlier(0, 1), Wait(30), Mine(2), Wait(30)];
+    let two_accounts = Setup { accounts: 2, seed: 14, ..SINGLE };
+    let doomed =
+        [Ignored(1, false), Request(2), Request(0), Wait(503), Request(1), Request(0), RepeatEarlier(1, 2)];
+    let replaced =
+        [Mine(0), Request(0), WrongCount(1 << 40), Reorganise(3, false), Mine(3), HangUp(3, 4), Mine(2)];
+    let behind =
+        [Request(3), Request(1), HangUp(1, 1), Wait(36), OldViews(18), Wait(10), undone, Request(0), Revert];
+    let late_again = [Mine(2), Request(3), Latency(4), Wait(173), Wait(9), LateReceipts(20)];
     for (setup, ops) in [
         (SINGLE, [&[Rejecting(true), RequestUntil(0, 250), Wait(400)][..], &mined, &again].concat()),
         // A relay was executed elsewhere first, ours reverts; its receipt is four minutes late, and charged.
@@ -137,42 +145,7 @@ fn what_once_went_wrong_goes_right() {
             vec![LateReceipts(32), Revert, Request(0), BaseFee(449), Wait(100), Mine(1), Wait(313), Mine(1)],
         ),
         // A block of a branch that is gone was found on the chain by a machine that is 18 s behind.
-        (
-            Setup { accounts: 2, seed: 14, ..SINGLE },
-            [
-                &[
-                    Ignored(1, false),
-                    Request(2),
-                    Request(0),
-                    Wait(503),
-                    Request(1),
-                    Request(0),
-                    RepeatEarlier(1, 2),
-                ][..],
-                &[
-                    Mine(0),
-                    Request(0),
-                    WrongCount(1 << 40),
-                    Reorganise(3, false),
-                    Mine(3),
-                    HangUp(3, 4),
-                    Mine(2),
-                ],
-                &[
-                    Request(3),
-                    Request(1),
-                    HangUp(1, 1),
-                    Wait(36),
-                    OldViews(18),
-                    Wait(10),
-                    undone,
-                    Request(0),
-                    Revert,
-                ],
-                &[Mine(2), Request(3), Latency(4), Wait(173), Wait(9), LateReceipts(20)],
-            ]
-            .concat(),
-        ),
+        (two_accounts, [&doomed[..], &replaced, &behind, &late_again].concat()),
         // Gaps that a window's budget does not fill are filled in the next ones.
         (with_budget(1_000_000), vec![WrongCount(14), Request(0), Request(1)]),
     ] {

@@ -169,27 +169,18 @@ async fn the_first_acceptance_goes_on_without_a_silent_endpoint_which_is_then_re
 async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
     let header = || Answer(json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" }));
     let nonce = || Answer(json!(B256::with_last_byte(5)));
-    let old = |code, words| Error(code, words);
     let other = || Answer(json!({ "number": "0x10", "hash": B256::repeat_byte(8), "timestamp": "0x1" }));
+    let by_number = |code, words, last| [header(), Error(code, words), nonce(), number("0x7"), last];
     let behind = Error(-32000, "header for hash not found");
     for (script, is_seen) in [
         (&[header(), nonce(), number("0x7")][..], true),
-        (&[header(), old(-32602, "cannot unmarshal object"), nonce(), number("0x7"), header()], true),
+        (&by_number(-32602, "cannot unmarshal object", header()), true),
         // ganache, EthereumJS, IOTA, Axon.
-        (
-            &[
-                header(),
-                old(-32700, "Cannot wrap a \"object\" as a json-rpc type"),
-                nonce(),
-                number("0x7"),
-                header(),
-            ],
-            true,
-        ),
-        (&[header(), old(-32602, "argument must be a string"), nonce(), number("0x7"), header()], true),
-        (&[header(), old(-32000, "Invalid block hash"), nonce(), number("0x7"), header()], true),
+        (&by_number(-32700, "Cannot wrap a \"object\" as a json-rpc type", header()), true),
+        (&by_number(-32602, "argument must be a string", header()), true),
+        (&by_number(-32000, "Invalid block hash", header()), true),
         // Another branch answered.
-        (&[header(), old(-32602, "argument must be a string"), nonce(), number("0x7"), other()], false),
+        (&by_number(-32602, "argument must be a string", other()), false),
         (&[header(), behind], false),
     ] {
         let (endpoint, chain) = alone(script).await;
