@@ -163,12 +163,8 @@ async fn an_order_that_is_in_force_succeeds_though_nothing_reads_the_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
-    let mut fleet = Fleet::set(2, 2).await;
-    let policy = fleet.stage.options.data_dir().join("policy.toml");
+    let (fleet, _) = Fleet::on(with_policy().await.0, 2, 2, Duration::ZERO);
     write(&fleet.stage.options, "deny = []");
-    for options in &mut fleet.options {
-        *options = options.clone().var("POLICY_FILE", policy.display());
-    }
     let (mut daemons, clients) = fleet.start().await;
     // Without a socket there.
     let ctl = Operator(fleet.options[0].clone().with_empty_journal());

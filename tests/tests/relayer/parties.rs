@@ -5,11 +5,9 @@
 
 use std::env;
 
-use e2e::daemon::write_private;
-
 use crate::fleet::{Fleet, leases_lost, paced};
-use crate::policy::{SECRET, key, write};
 use crate::prelude::*;
+use crate::webhooks::with_receivers;
 
 /// How soon nearly all relays are executed in spite of a flood.
 const SOON: Duration = Duration::from_secs(5);
@@ -17,10 +15,8 @@ const SOON: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread")]
 async fn badly_signed_requests_from_ever_new_networks_hold_up_no_relay_and_cost_no_lease() {
     let (seconds, per_second) = (number("FLOOD_SECONDS", 5), number("FLOOD_PER_SECOND", 40));
-    let (mut fleet, _) = Fleet::on(Stage::set().await, 3, 6, Duration::from_millis(1));
-    let limited =
-        |options: DaemonOptions| options.var("TRUSTED_PROXIES", "127.0.0.1").var("RATE_LIMIT_PER_IP", 1_000);
-    fleet.options = fleet.options.into_iter().map(limited).collect();
+    let stage = Stage::set().await.var("TRUSTED_PROXIES", "127.0.0.1").var("RATE_LIMIT_PER_IP", 1_000);
+    let (fleet, _) = Fleet::on(stage, 3, 6, Duration::from_millis(1));
     let (_daemons, clients) = fleet.start().await;
     let victim = fleet.stage.registration("victim").signed.request;
     let forged = fleet.stage.desk.sign(&agent("mallory"), victim).body().to_string();
@@ -56,19 +52,10 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
     let (events, relays) = (number("EVENTS", 5_000), number("EVENTS_RELAYS", 20) as usize);
     let [dead, other] = [Receiver::start().await.unwrap(), Receiver::start().await.unwrap()];
     dead.answer_by(|_| Reply::status(503));
-    let mut fleet = Fleet::set(3, 3).await;
-    let [policy, secret] =
-        ["policy.toml", "secret"].map(|name| fleet.stage.options.data_dir().join(name).display().to_string());
-    write_private(secret.as_ref(), SECRET);
-    let webhook = |receiver: &Receiver| {
-        format!("[key.webhook]\nurl = \"{}/\"\nsecret-file = \"{secret}\"\n", receiver.url())
-    };
-    let (_, dead_section) = key(&fleet.stage, "dead", &[], &webhook(&dead)).await;
-    let (with_key, other_section) = key(&fleet.stage, "other", &[], &webhook(&other)).await;
-    write(&fleet.stage.options, &format!("{dead_section}{other_section}"));
-    fleet.options = fleet.options.into_iter().map(|options| options.var("POLICY_FILE", &policy)).collect();
+    let (stage, keys) = with_receivers(&[&dead, &other]).await;
+    let (fleet, _) = Fleet::on(stage, 3, 3, Duration::ZERO);
     let (_daemons, clients) = fleet.start().await;
-    let clients: Vec<RelayClient> = clients.iter().map(|client| client.with_key(&with_key)).collect();
+    let clients: Vec<RelayClient> = clients.iter().map(|client| client.with_key(&keys[1])).collect();
     let stream = async |name: &str| {
         let requests = fleet.stage.registrations(name, relays);
         fleet.stage.expect(&requests);
@@ -85,7 +72,7 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
         fleet.postgres.sql(&format!(
             "INSERT INTO s0.webhook_events
                  (id, api_key, relay, body, created_at, expires_at, due_at, ended_at, was_delivered)
-             SELECT 'evt', 'dead', sha256(int8send(n / 4 + {count})), '{{}}', now.s, now.s + 86400, {due}, {ended}, {was_delivered}
+             SELECT 'evt', 'key-0', sha256(int8send(n / 4 + {count})), '{{}}', now.s, now.s + 86400, {due}, {ended}, {was_delivered}
              FROM generate_series(0, {count} - 1) AS n,
                  (SELECT CAST(floor(extract(epoch FROM now())) AS BIGINT) AS s) AS now"
         ));
@@ -96,7 +83,7 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
     let since = Instant::now();
     let [among, _] = stream("among events").await;
     write_events(events / 5 - 4, "NULL", "now.s", false);
-    let flags = ["--api-key", "dead", "--given-up"];
+    let flags = ["--api-key", "key-0", "--given-up"];
     let (printed, [beside, _]) = tokio::join!(fleet.options[0].replay(&flags), stream("beside a replay"));
     let printed = printed.unwrap();
     assert!(printed.contains(&format!("{} events are delivered once more", events / 5 - 4)), "{printed}");

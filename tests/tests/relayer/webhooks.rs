@@ -9,7 +9,7 @@ use crate::policy::{SECRET, key, with_policy, write};
 use crate::prelude::*;
 
 /// A stage with a key for each receiver, which is posted what becomes of the key's relays; returns the keys.
-async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
+pub(crate) async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
     let (stage, secret) = with_policy().await;
     let (mut keys, mut policy) = (Vec::new(), String::new());
     for (index, receiver) in receivers.iter().enumerate() {
