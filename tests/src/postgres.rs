@@ -15,6 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 const START: Duration = Duration::from_secs(300);
@@ -40,7 +41,7 @@ impl Postgres {
     pub fn start(options: &[&str]) -> Self {
         let programs = programs();
         let dir = tempfile::Builder::new().prefix("postgres-").tempdir().expect("a temporary directory");
-        if is_root() {
+        if geteuid().is_root() {
             // Postgres refuses to run as root.
             run(Command::new("chown").arg("postgres").arg(dir.path()));
         }
@@ -56,9 +57,7 @@ impl Postgres {
         let mut settings = String::from("listen_addresses=''\nmax_connections=200\n");
         settings.push_str(&format!("unix_socket_directories='{}'\n", dir.path().display()));
         options.iter().for_each(|option| settings.push_str(&format!("{option}\n")));
-        let file = data.join("postgresql.conf");
-        let before = fs::read_to_string(&file).expect("initdb's settings");
-        fs::write(&file, before + &settings).expect("the settings");
+        fs::write(data.join("postgresql.auto.conf"), settings).expect("the settings");
         let server = Self { programs, dir, watch, schemas: AtomicU32::new(0) };
         server.go_on();
         server
@@ -223,23 +222,17 @@ impl Drop for Postgres {
 /// Where Debian has the programs of the newest version.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let programs =
-        versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists());
-    let newest = programs.max_by_key(|bin| {
-        let version = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-        version.and_then(|version| version.parse::<u32>().ok())
+    let numbered = versions.filter_map(|version| {
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        Some((number, version.path().join("bin")))
     });
-    newest.expect("Postgres is not installed (Debian: apt-get install postgresql)")
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output().expect("id");
-    id.stdout.starts_with(b"0")
+    let newest = numbered.filter(|(_, bin)| bin.join("initdb").exists()).max();
+    newest.expect("Postgres is not installed (Debian: apt-get install postgresql)").1
 }
 
 /// A command of the server's user, in a directory that this user may enter.
 fn own(program: &Path) -> Command {
-    let mut command = if is_root() {
+    let mut command = if geteuid().is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
         command

@@ -84,14 +84,10 @@ impl Simulation {
     /// The signer's next request, as a client would post it now.
     fn next_body(&mut self, index: u8, seconds: Option<u8>, gas: u64) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
-        let nonce = match self.living().next() {
-            Some(life) if self.lives.len() > 1 => {
-                let pending = self.store.pending_nonces(signer(index)).unwrap();
-                life.relayer.inflight.next_nonce(signer(index), on_chain, &pending)
-            }
-            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain, &BTreeSet::new()),
-            None => on_chain,
-        };
+        let of_fleet = (self.lives.len() > 1).then(|| self.store.pending_nonces(signer(index)).unwrap());
+        let pending = of_fleet.unwrap_or_default();
+        let next = |life: &Life| life.relayer.inflight.next_nonce(signer(index), on_chain, &pending);
+        let nonce = self.living().next().map_or(on_chain, next);
         let deadline = seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds));
         let body = body(index, nonce, deadline, gas);
         self.sent.entry(index).or_default().push(body.clone());

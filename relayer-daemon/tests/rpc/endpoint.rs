@@ -63,23 +63,19 @@ async fn respond(request: &Value, answer: Reply) -> Response {
     let reply = |name: &str, value| {
         warp::reply::json(&json!({ "jsonrpc": "2.0", "id": request["id"], name: value })).into_response()
     };
+    let error = |code, message| reply("error", json!({ "code": code, "message": message }));
+    let header = |number: u64, time: u64| {
+        let [number, time] = [number, time].map(|value| format!("{value:#x}"));
+        let is_number = request["method"] == "eth_blockNumber";
+        let header = json!({ "number": number, "hash": null, "timestamp": time });
+        reply("result", if is_number { json!(number) } else { header })
+    };
     match answer {
-        Reply::Head(number, timestamp) => {
-            let [number, timestamp] = [number, timestamp].map(|value| format!("{value:#x}"));
-            let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
-            reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
-        }
-        Reply::Tags(head, tagged) => {
-            let header =
-                |number| json!({ "number": format!("{number:#x}"), "hash": null, "timestamp": "0x1" });
-            match tagged {
-                _ if request["params"][0] == "latest" => reply("result", header(head)),
-                Ok(number) => reply("result", header(number)),
-                Err((code, message)) => reply("error", json!({ "code": code, "message": message })),
-            }
-        }
+        Reply::Head(number, timestamp) => header(number, timestamp),
+        Reply::Tags(head, _) if request["params"][0] == "latest" => header(head, 1),
+        Reply::Tags(_, Ok(number)) => header(number, 1),
+        Reply::Tags(_, Err((code, message))) | Reply::Error(code, message) => error(code, message),
         Reply::Answer(result) => reply("result", result),
-        Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
         Reply::Http(status, body) => {
             warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
         }

@@ -52,11 +52,8 @@ impl Fleet {
         // Each has its part of the accounts, as far as they go.
         let holders = self.stage.accounts.len().min(daemons.len());
         wait_until("shared out", PATIENCE, async || {
-            let mut holding = 0;
-            for client in &clients {
-                holding += usize::from(held_by(client).await > 0);
-            }
-            holding >= holders
+            let held = join_all(clients.iter().map(held_by)).await;
+            held.into_iter().filter(|held| *held > 0).count() >= holders
         })
         .await;
         (daemons, clients)
