@@ -31,30 +31,12 @@ mod prelude {
     pub(crate) use std::time::Duration;
 }
 
-/// The suites, on the `Journal` and the `Shared` store of the module that they are in.
+/// Files as modules, on the `Journal` and the `Shared` store of the module that they are in.
 macro_rules! suites {
-    () => {
-        mod suite {
-            include!("suite.rs");
-        }
-        mod two_nonces {
-            include!("two_nonces.rs");
-        }
-        mod shares {
-            include!("shares.rs");
-        }
-        mod sponsorship {
-            include!("sponsorship.rs");
-        }
-        pub(crate) mod retention {
-            include!("retention.rs");
-        }
-        mod fleet {
-            include!("fleet.rs");
-        }
-        mod control {
-            include!("control.rs");
-        }
+    ($($name:ident)*) => {
+        $(pub(crate) mod $name {
+            include!(concat!(stringify!($name), ".rs"));
+        })*
     };
 }
 
@@ -98,7 +80,7 @@ mod sqlite {
         }
     }
 
-    suites!();
+    suites!(suite two_nonces shares sponsorship retention fleet control);
 }
 
 #[cfg(feature = "postgres")]
@@ -155,18 +137,5 @@ mod postgres {
         }
     }
 
-    suites!();
-
-    mod server {
-        include!("server.rs");
-    }
-    mod at_once {
-        include!("at_once.rs");
-    }
-    mod messages {
-        include!("messages.rs");
-    }
-    mod migrate {
-        include!("migrate.rs");
-    }
+    suites!(suite two_nonces shares sponsorship retention fleet control server at_once messages migrate);
 }

@@ -28,26 +28,18 @@ struct Answered {
 
 /// So many clients post one of these requests after the other, all of which are executed; when each was
 /// answered, in this order.
-async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Answered> {
-    let requests = Arc::new(requests);
-    let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
-    let stream = || {
-        let (client, requests, next) = (client.clone(), Arc::clone(&requests), Arc::clone(&next));
-        tokio::spawn(async move {
-            let mut done = Vec::new();
-            while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let posted = Instant::now();
-                client.relay(request).await.ok();
-                done.push(Answered { at: started.elapsed(), took: posted.elapsed() });
-            }
-            done
-        })
-    };
-    let streams: Vec<_> = (0..clients).map(|_| stream()).collect();
-    let mut done = Vec::new();
-    for stream in streams {
-        done.extend(stream.await.unwrap());
-    }
+async fn stream(client: &RelayClient, requests: &[Signed], clients: usize) -> Vec<Answered> {
+    let (next, started) = (AtomicUsize::new(0), Instant::now());
+    let streams = join_all((0..clients).map(async |_| {
+        let mut done = Vec::new();
+        while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let posted = Instant::now();
+            client.relay(request).await.ok();
+            done.push(Answered { at: started.elapsed(), took: posted.elapsed() });
+        }
+        done
+    }));
+    let mut done = streams.await.concat();
     done.sort_unstable();
     done
 }
@@ -89,7 +81,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     let started = Instant::now();
     let registrations: Vec<Signed> = signers.iter().map(|key| stage.desk.registration(key, 0)).collect();
     stage.expect(&registrations);
-    stream(&client, registrations, clients).await;
+    stream(&client, &registrations, clients).await;
     let first = resident(&mut daemon, &client).await;
     let registered = stage.chain.agents().await.unwrap();
     let id_of = |key: &PrivateKeySigner| {
@@ -103,7 +95,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     };
     let attestations: Vec<Signed> = (0..relays - agents.len() as u64).map(attestation).collect();
     stage.expect(&attestations);
-    let done = stream(&client, attestations, clients).await;
+    let done = stream(&client, &attestations, clients).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {
         let (from, to) = (tenth[0].at, tenth[tenth.len() - 1].at);
         let mut waits: Vec<Duration> = tenth.iter().map(|answered| answered.took).collect();
