@@ -11,7 +11,7 @@ use relayer_daemon::outcome::ErrorCode::{self, CallReverted, ForwarderRefused};
 use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::TransactionPurpose::{Gap, Rejected, Superseded};
 use relayer_daemon::store::control::{Effect, Order};
-use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
+use relayer_daemon::store::{Identity, NonceAssignment, RelayTerms, Sendable};
 
 pub(super) fn accepted(relays: &[u64]) -> Store {
     let store = Journal::fresh();
@@ -227,6 +227,31 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_the_other_only_where
             // Its block is gone, and what became of it is not known.
             store.give_up(ACCOUNT, 0).unwrap();
             reserve_other().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_belongs_to_one_chain_and_forwarder_and_learns_its_block_0_later_where_it_is_not_known() {
+    let pruned = Identity { chain_id: 31_337, genesis: None, forwarder: ACCOUNT };
+    let own = Identity { genesis: Some(id(1)), ..pruned };
+    let other_genesis = Identity { genesis: Some(id(9)), ..own };
+    let journal = Journal::new();
+    let store = journal.open();
+    store.verify(&own).unwrap();
+    store.verify(&other_genesis).expect("a store without an owner fits all");
+    for identity in [&pruned, &own, &own, &pruned] {
+        store.bind(identity).unwrap();
+    }
+    for store in [store, journal.open()] {
+        for (other, what) in [
+            (Identity { chain_id: 1, ..own }, "chain id"),
+            (other_genesis, "chain (its block 0 differs)"),
+            (Identity { forwarder: Address::ZERO, ..own }, "forwarder"),
+        ] {
+            for refused in [store.bind(&other), store.verify(&other)] {
+                assert!(matches!(refused, Err(StoreError::Foreign(found)) if found == what));
+            }
         }
     }
 }
