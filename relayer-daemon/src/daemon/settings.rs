@@ -346,14 +346,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+    use clap::{Command, FromArgMatches as _};
     use std::ffi::OsStr;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        settings: Settings,
-    }
 
     const REQUIRED: [&str; 5] = [
         "relayer-daemon",
@@ -363,11 +357,14 @@ mod tests {
         "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23",
     ];
 
+    fn command() -> Command {
+        Settings::augment_args(Command::new("relayer-daemon"))
+    }
+
     /// Without the environment.
     fn parse(extra: &[&str]) -> Result<Settings, clap::Error> {
-        let command = Cli::command().mut_args(|argument| argument.env(None::<&'static str>));
-        let mut matches = command.try_get_matches_from(REQUIRED.iter().chain(extra))?;
-        Cli::from_arg_matches_mut(&mut matches).map(|cli| cli.settings)
+        let command = command().mut_args(|argument| argument.env(None::<&'static str>));
+        Settings::from_arg_matches(&command.try_get_matches_from(REQUIRED.iter().chain(extra))?)
     }
 
     #[test]
@@ -423,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_readmes_table_has_every_setting_with_its_default() {
-        let command = Cli::command();
+        let mut command = command();
         let known: Vec<(String, Option<String>)> = command
             .get_arguments()
             .filter_map(|argument| {
@@ -446,7 +443,7 @@ mod tests {
         assert_eq!(settings.relay_wait, Duration::from_secs(30));
         let Shares { signer, client, network, .. } = settings.budget_shares();
         assert!(signer <= client && client <= network && 2 * network < 100, "two networks may take all");
-        let help = Cli::command().render_long_help().to_string();
+        let help = command.render_long_help().to_string();
         assert!(help.contains("[env: RPC_URL]") && !help.to_lowercase().contains("relayer_key"));
     }
 }
