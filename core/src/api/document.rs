@@ -48,12 +48,11 @@ pub struct Document {
 impl Document {
     /// The document of a shape that answers a route.
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
-        let (body, links) = (json::text(&shape, shape.size_hint()), shape.links(route));
-        let (valid_until, block) = (shape.valid_until(), shape.block());
-        let members = shape.clock_members();
-        let etag = match members.is_empty() && shape.mask_clock_fields() {
+        let About { size_hint, clock_members, valid_until, block, links } = shape.about(route);
+        let body = json::text(&shape, size_hint.max(128));
+        let etag = match clock_members.is_empty() && shape.mask_clock_fields() {
             true => Tagger::tag(&shape),
-            false => tag_without(&body, &members),
+            false => tag_without(&body, &clock_members),
         };
         Self { body, etag, valid_until, block, links, is_final: false }
     }
@@ -83,40 +82,42 @@ impl Document {
 /// Bytes of a verdict's JSON, roughly.
 const VERDICT_BYTES: usize = 900;
 
-/// The content of an answer, as a [`Document`] needs it.
+/// What a [`Document`] says of its content.
+#[derive(Default)]
+pub(crate) struct About {
+    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its
+    /// size.
+    pub(super) size_hint: usize,
+    /// The members of the JSON that change with the clock alone, as [`member`] writes them, where they are
+    /// the same wherever they are in it. The entity tag is then made of the JSON without them, and nothing is
+    /// serialized twice.
+    pub(super) clock_members: Vec<String>,
+    /// See [`Document::valid_until`].
+    pub(super) valid_until: Option<Timestamp>,
+    /// See [`Document::block`].
+    pub(super) block: Option<IndexedAt>,
+    /// See [`Document::links`].
+    pub(super) links: Option<String>,
+}
+
+impl About {
+    /// A list from an index.
+    fn indexed(size_hint: usize, as_of: &IndexedAt, links: Option<String>) -> Self {
+        Self { size_hint, clock_members: vec![member("asOf", as_of)], links, ..Self::default() }
+    }
+}
+
+/// The content of an answer.
 pub(crate) trait Shape: Serialize {
+    /// What a document of it says, as the answer of a route.
+    fn about(&self, _: &Route) -> About {
+        About::default()
+    }
+
     /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there
     /// are none.
     fn mask_clock_fields(&mut self) -> bool {
         false
-    }
-
-    /// The members of the JSON that change with the clock alone, as [`member`] writes them, where they are
-    /// the same wherever they are in it. The entity tag is then made of the JSON without them, and nothing is
-    /// serialized twice.
-    fn clock_members(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// See [`Document::valid_until`].
-    fn valid_until(&self) -> Option<Timestamp> {
-        None
-    }
-
-    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its
-    /// size.
-    fn size_hint(&self) -> usize {
-        128
-    }
-
-    /// See [`Document::block`].
-    fn block(&self) -> Option<IndexedAt> {
-        None
-    }
-
-    /// For one page of a list: the `Link` header to the others.
-    fn links(&self, _: &Route) -> Option<String> {
-        None
     }
 }
 
@@ -126,115 +127,76 @@ impl Shape for LineageNode {}
 impl Shape for RevenueAggregate {}
 
 impl Shape for AgentPage {
-    fn size_hint(&self) -> usize {
-        256 + self.data.len() * 160
-    }
-
-    fn links(&self, route: &Route) -> Option<String> {
-        route.links(self.total)
+    fn about(&self, route: &Route) -> About {
+        About { size_hint: 256 + self.data.len() * 160, links: route.links(self.total), ..About::default() }
     }
 }
 
 impl Shape for RevenueHistory {
-    fn links(&self, route: &Route) -> Option<String> {
-        route.links(U256::from(self.total))
+    fn about(&self, route: &Route) -> About {
+        About { links: route.links(U256::from(self.total)), ..About::default() }
     }
 }
 
 impl Shape for Kya {
-    fn size_hint(&self) -> usize {
-        VERDICT_BYTES
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("checkedAt", &self.checked_at), member("asOf", &self.as_of)]
-    }
-
-    fn valid_until(&self) -> Option<Timestamp> {
-        self.valid_until
-    }
-
-    fn block(&self) -> Option<IndexedAt> {
-        Some(self.as_of.into())
+    fn about(&self, _: &Route) -> About {
+        About {
+            size_hint: VERDICT_BYTES,
+            clock_members: clock_members_of(self),
+            valid_until: self.valid_until,
+            block: Some(self.as_of.into()),
+            links: None,
+        }
     }
 }
 
 impl Shape for KyaList {
-    fn size_hint(&self) -> usize {
-        128 + self.data.len() * VERDICT_BYTES
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        clock_members_of(&self.data)
+    fn about(&self, _: &Route) -> About {
+        let size_hint = 128 + self.data.len() * VERDICT_BYTES;
+        About { size_hint, clock_members: clock_members_of_all(&self.data), ..About::default() }
     }
 }
 
 impl Shape for Ancestors {
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("asOf", &self.as_of)]
+    fn about(&self, _: &Route) -> About {
+        About { clock_members: vec![member("asOf", &self.as_of)], ..About::default() }
     }
 }
 
 impl Shape for AgentHistory {
-    fn size_hint(&self) -> usize {
-        256 + self.data.len() * 320
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("asOf", &self.as_of)]
-    }
-
-    fn links(&self, _: &Route) -> Option<String> {
+    fn about(&self, _: &Route) -> About {
         let Self { agent_id: id, limit, next, .. } = *self;
         let at = |cursor, relation| {
             format!("<{}>; rel=\"{relation}\"", Route::History { id, limit, cursor }.canonical())
         };
         let next = next.map(|next| format!(", {}", at(Some(next), "next")));
-        Some(at(None, "first") + next.as_deref().unwrap_or_default())
+        let links = at(None, "first") + next.as_deref().unwrap_or_default();
+        About::indexed(256 + self.data.len() * 320, &self.as_of, Some(links))
     }
 }
 
 impl Shape for AgentList {
-    fn size_hint(&self) -> usize {
-        512 + self.data.len() * 512
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("asOf", &self.as_of)]
-    }
-
-    fn links(&self, route: &Route) -> Option<String> {
-        route.cursor_links(self.next)
+    fn about(&self, route: &Route) -> About {
+        About::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
     }
 }
 
 impl Shape for Liable {
-    fn size_hint(&self) -> usize {
-        512 + self.data.len() * 512
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("asOf", &self.as_of)]
-    }
-
-    fn links(&self, route: &Route) -> Option<String> {
-        route.cursor_links(self.next)
+    fn about(&self, route: &Route) -> About {
+        About::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
     }
 }
 
 impl Shape for ChangeList {
-    fn size_hint(&self) -> usize {
-        256 + self.data.len() * 320
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        vec![member("asOf", &self.as_of)]
-    }
-
-    fn links(&self, route: &Route) -> Option<String> {
-        let Route::Changes { limit, liable, .. } = *route else { return None };
-        let next = Route::Changes { since: Since::Cursor(self.next), limit, liable };
-        Some(format!("<{}>; rel=\"next\"", next.canonical()))
+    fn about(&self, route: &Route) -> About {
+        let links = match *route {
+            Route::Changes { limit, liable, .. } => {
+                let next = Route::Changes { since: Since::Cursor(self.next), limit, liable };
+                Some(format!("<{}>; rel=\"next\"", next.canonical()))
+            }
+            _ => None,
+        };
+        About::indexed(256 + self.data.len() * 320, &self.as_of, links)
     }
 }
 
@@ -246,17 +208,13 @@ impl Shape for AgentDetail {
 }
 
 impl Shape for ComplianceList {
-    fn size_hint(&self) -> usize {
-        ComplianceList::size_hint(self)
+    fn about(&self, route: &Route) -> About {
+        About { size_hint: self.size_hint(), links: route.cursor_links(self.next), ..About::default() }
     }
 
     fn mask_clock_fields(&mut self) -> bool {
         self.data.iter_mut().for_each(|item| item.compliance.mask_clock_fields());
         true
-    }
-
-    fn links(&self, route: &Route) -> Option<String> {
-        route.cursor_links(self.next)
     }
 }
 
@@ -278,10 +236,15 @@ pub(super) fn member(name: &str, value: &impl Serialize) -> String {
     ["\"", name, "\":", &json::text(value, 128)].concat()
 }
 
+/// The members of a verdict that change with the clock alone.
+fn clock_members_of(kya: &Kya) -> Vec<String> {
+    vec![member("checkedAt", &kya.checked_at), member("asOf", &kya.as_of)]
+}
+
 /// Those of verdicts that were given together.
-pub(super) fn clock_members_of(items: &[KyaItem]) -> Vec<String> {
+pub(super) fn clock_members_of_all(items: &[KyaItem]) -> Vec<String> {
     let verdict = |item: &KyaItem| match item {
-        KyaItem::Verdict(kya) => Some(kya.clock_members()),
+        KyaItem::Verdict(kya) => Some(clock_members_of(kya)),
         KyaItem::Failed(_) => None,
     };
     items.iter().find_map(verdict).unwrap_or_default()

@@ -1,13 +1,13 @@
 //! Verdicts from a snapshot of the registry: the documents that the chain's answers at its block give.
 
 use super::{
-    document::{Document, Shape, clock_members_of, member},
+    document::{About, Document, Shape, clock_members_of_all, member},
     error::Error,
     question::{LIST_SCOPE_BYTES, TOO_LONG, malformed},
     route::Route,
 };
 use crate::{
-    eth::{as_of::IndexedAt, timestamp::Timestamp},
+    eth::timestamp::Timestamp,
     registry::error_code::Code,
     registry::kya::{Kya, KyaItem, KyaList, KyaRange, WalletInput},
     snapshot::{Facts, Manifest, Shard, ShardEntry},
@@ -82,26 +82,20 @@ fn list(wallets: &[WalletInput], verdict: impl Fn(Address) -> Option<Kya>) -> Op
 }
 
 impl Shape for KyaRange {
-    fn size_hint(&self) -> usize {
-        256 + self.data.len() * 900
-    }
-
-    fn clock_members(&self) -> Vec<String> {
-        match clock_members_of(&self.data) {
-            members if members.is_empty() => vec![member("asOf", &self.as_of)],
-            members => members,
-        }
-    }
-
-    fn valid_until(&self) -> Option<Timestamp> {
+    fn about(&self, _: &Route) -> About {
         let until = |item: &KyaItem| match item {
             KyaItem::Verdict(kya) => kya.valid_until,
             KyaItem::Failed(_) => None,
         };
-        self.data.iter().filter_map(until).min()
-    }
-
-    fn block(&self) -> Option<IndexedAt> {
-        Some(self.as_of.into())
+        About {
+            size_hint: 256 + self.data.len() * 900,
+            clock_members: match clock_members_of_all(&self.data) {
+                members if members.is_empty() => vec![member("asOf", &self.as_of)],
+                members => members,
+            },
+            valid_until: self.data.iter().filter_map(until).min(),
+            block: Some(self.as_of.into()),
+            links: None,
+        }
     }
 }

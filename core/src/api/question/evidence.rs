@@ -10,13 +10,13 @@ use serde::{Serialize, Serializer};
 use super::{LateExcerpt, Question, past::liability};
 use crate::{
     api::{
-        document::{Document, Shape},
+        document::{About, Document, Shape},
         error::Error,
         route::Route,
     },
     chain::{Halt, ProofKey, ProofParts, Query, RunError, View, reader::Registry},
     eth::{
-        as_of::{AsOf, BlockId, IndexedAt},
+        as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
     evidence::{self, Evidence, EvidenceError, Indexed, Layout, MAX_SCOPE_BYTES, Material},
@@ -41,19 +41,16 @@ impl Serialize for Proved {
 }
 
 impl Shape for Proved {
-    // Evidence stays true, but clients decide by the newest one: a lapsed "provision" must not be served from
-    // a cache.
-    fn valid_until(&self) -> Option<Timestamp> {
-        self.valid_until
-    }
-
-    fn block(&self) -> Option<IndexedAt> {
-        Some(self.as_of.into())
-    }
-
-    fn size_hint(&self) -> usize {
+    fn about(&self, _: &Route) -> About {
         let nodes = self.evidence.storage_proof.iter().flat_map(|slot| &slot.proof);
-        8 * 1024 + nodes.map(|node| node.len() * 2 + 8).sum::<usize>()
+        About {
+            size_hint: 8 * 1024 + nodes.map(|node| node.len() * 2 + 8).sum::<usize>(),
+            // Evidence stays true, but clients decide by the newest one: a lapsed "provision" must not be
+            // served from a cache.
+            valid_until: self.valid_until,
+            block: Some(self.as_of.into()),
+            ..About::default()
+        }
     }
 }
 
