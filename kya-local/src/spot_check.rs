@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::Address;
 use host_kit::native::RpcClient;
 use registry_core::{
-    api::{error::Error as ApiError, question::EvidenceAt},
+    api::{error::Error as ApiError, question::WithEvidence},
     chain::{Limits, Run},
     eth::{
         multicall::CANONICAL_ADDRESS,
@@ -67,7 +67,7 @@ impl Checker {
     pub(crate) async fn check(&self, held: Kya) -> Result<SpotCheck, Error> {
         let (block, now) = (held.as_of.block_number, held.as_of.block_timestamp);
         let (registry, layout) = (self.identity.registry, self.options.layout);
-        let query = EvidenceAt::new(registry, held.wallet, layout, Some(block), now);
+        let query = WithEvidence::at(registry, held.wallet, layout, Some(block), now);
         let run = Run::new(query, CANONICAL_ADDRESS, Limits::default());
         let asked = self.rpc.ask(run, |_| ()).await;
         let redactor = Redactor::new(self.rpc.endpoints().iter().flat_map(RpcEndpoint::secrets));

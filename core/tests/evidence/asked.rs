@@ -53,7 +53,7 @@ fn ask_all(recorded: &Recorded, mut nodes: Vec<Node>) -> (Result<String, Error>,
     let (route, registry) = (Route::Evidence(recorded.wallet), recorded.registry);
     let question = Question { route, registry, now, ..question("/health") };
     let layout = (recorded.layout != Layout::AGENT_REGISTRY).then_some(recorded.layout);
-    let run = Run::new(WithEvidence { question, layout }, CANONICAL_ADDRESS, Limits::default());
+    let run = Run::new(WithEvidence { question, layout, block: None }, CANONICAL_ADDRESS, Limits::default());
     let mut known = Endpoints::new(nodes.len(), Some(recorded.chain_id));
     let mut run = run.over(known.clone());
     let document = finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0);

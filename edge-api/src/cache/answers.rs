@@ -155,5 +155,5 @@ fn question(route: &Route, reading: &Reading, now: Timestamp) -> WithEvidence {
     let settings = reading.settings();
     let (registry, chain) = (settings.registry, settings.public_rpc.clone());
     let question = Question { route: route.clone(), registry, chain, now, scan: None, excerpt: None };
-    WithEvidence { question, layout: settings.layout }
+    WithEvidence { question, layout: settings.layout, block: None }
 }

@@ -10,7 +10,7 @@ use std::{
 use alloy_primitives::Address;
 use lru::LruCache;
 use registry_core::{
-    api::question::EvidenceAt,
+    api::question::WithEvidence,
     eth::timestamp::Timestamp,
     evidence::{self, Expected},
     gate::Verdict,
@@ -88,7 +88,7 @@ impl AccountReader {
     ) -> Result<(Arc<RawValue>, Verdict), String> {
         let Source::Registry(registry) = self.source else { return Err("there is no registry".to_owned()) };
         let _read = self.budget.take(true).ok_or("no read is left")?;
-        let document = self.rpc.ask(EvidenceAt::new(registry, wallet, None, block, now), now).await?;
+        let document = self.rpc.ask(WithEvidence::at(registry, wallet, None, block, now), now).await?;
         let verified = evidence::verify(&document.body, &Expected::default());
         let verdict = Verdict::from(&verified.map_err(|error| error.to_string())?.verdict);
         let text = RawValue::from_string(document.body).map_err(|error| error.to_string())?;

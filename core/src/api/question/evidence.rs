@@ -67,6 +67,24 @@ pub struct WithEvidence {
     pub question: Question,
     /// The storage layout that the operator vouches for, where the registry's code is not this project's.
     pub layout: Option<Layout>,
+    /// The block of evidence, where a host names it; else that of the question.
+    pub block: Option<BlockId>,
+}
+
+impl WithEvidence {
+    /// The evidence of the verdict on a wallet at the block of this number, or at the newest one, for hosts
+    /// that compare it with what they hold. `now` is the time that the verdict is judged at.
+    pub fn at(
+        registry: Address,
+        wallet: Address,
+        layout: Option<Layout>,
+        block: Option<u64>,
+        now: Timestamp,
+    ) -> Self {
+        let route = Route::Evidence(wallet);
+        let question = Question { route, registry, chain: String::new(), now, scan: None, excerpt: None };
+        Self { question, layout, block: block.map(BlockId::Number) }
+    }
 }
 
 impl Query for WithEvidence {
@@ -81,51 +99,11 @@ impl Query for WithEvidence {
     }
 
     fn block(&self) -> Option<BlockId> {
-        self.question.block()
+        self.block.or_else(|| self.question.block())
     }
 
     fn is_one_round(&self) -> bool {
         self.question.is_one_round()
-    }
-
-    fn reads_proofs(&self) -> bool {
-        true
-    }
-}
-
-/// The evidence of the verdict on a wallet at a block, for hosts that compare it with what they hold.
-#[derive(Clone, Debug)]
-pub struct EvidenceAt {
-    asked: WithEvidence,
-    block: Option<u64>,
-}
-
-impl EvidenceAt {
-    /// The evidence at the block of this number, or at the newest one. `now` is the time that the verdict is
-    /// judged at, and `layout` that of [`WithEvidence`].
-    pub fn new(
-        registry: Address,
-        wallet: Address,
-        layout: Option<Layout>,
-        block: Option<u64>,
-        now: Timestamp,
-    ) -> Self {
-        let route = Route::Evidence(wallet);
-        let question = Question { route, registry, chain: String::new(), now, scan: None, excerpt: None };
-        Self { asked: WithEvidence { question, layout }, block }
-    }
-}
-
-impl Query for EvidenceAt {
-    type Output = Document;
-    type Error = Error;
-
-    fn resolve(&self, view: &View) -> Result<Document, Halt<Error>> {
-        self.asked.resolve(view)
-    }
-
-    fn block(&self) -> Option<BlockId> {
-        self.block.map(BlockId::Number)
     }
 
     fn reads_proofs(&self) -> bool {

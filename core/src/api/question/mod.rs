@@ -18,7 +18,7 @@ mod late_excerpt;
 mod past;
 mod revenue;
 
-pub use evidence::{EvidenceAt, WithEvidence};
+pub use evidence::WithEvidence;
 pub use late_excerpt::LateExcerpt;
 pub use revenue::{RevenueQuery, RevenueReports};
 
