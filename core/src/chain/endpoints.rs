@@ -209,6 +209,18 @@ impl Rotation {
         self.known.learn(self.current(), traits);
     }
 
+    /// What this run has seen of the current endpoint.
+    fn health(&self) -> EndpointHealth {
+        self.health.get(self.current()).copied().unwrap_or_default()
+    }
+
+    fn change_health(&mut self, change: impl FnOnce(&mut EndpointHealth)) {
+        let current = self.current();
+        if let Some(health) = self.health.get_mut(current) {
+            change(health);
+        }
+    }
+
     /// Whether reads of an endpoint are pinned by number instead of by hash.
     pub(super) fn pins_by_number(&self, endpoint: usize) -> bool {
         self.known.traits.get(endpoint).is_some_and(|traits| traits.takes_hashes == Some(false))
@@ -217,40 +229,29 @@ impl Rotation {
 
     /// Pins the reads of the current endpoint by number, or by hash again, until the run ends.
     pub(super) fn try_numbers(&mut self, tries_numbers: bool) {
-        let current = self.current();
-        if let Some(health) = self.health.get_mut(current) {
-            health.tries_numbers = tries_numbers;
-        }
+        self.change_health(|health| health.tries_numbers = tries_numbers);
     }
 
     /// Pins the reads of the current endpoint by hash until the run ends: what it answers by number does not
     /// tell its block.
     pub(super) fn leave_numbers(&mut self) {
-        self.try_numbers(false);
-        let current = self.current();
-        if let Some(health) = self.health.get_mut(current) {
-            health.numbers_fail = true;
-        }
+        self.change_health(|health| (health.tries_numbers, health.numbers_fail) = (false, true));
     }
 
     /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number
     /// serves.
     pub(super) fn needs_hashes(&self) -> bool {
-        self.traits().takes_hashes == Some(true)
-            || self.health.get(self.current()).is_some_and(|health| health.numbers_fail)
+        self.traits().takes_hashes == Some(true) || self.health().numbers_fail
     }
 
     /// Whether the current endpoint has given an error in this run that was taken for a passing one.
     pub(super) fn has_refused(&self) -> bool {
-        self.health.get(self.current()).is_some_and(|health| health.has_refused)
+        self.health().has_refused
     }
 
     /// Records such an error of the current endpoint.
     pub(super) fn refused(&mut self) {
-        let current = self.current();
-        if let Some(health) = self.health.get_mut(current) {
-            health.has_refused = true;
-        }
+        self.change_health(|health| health.has_refused = true);
     }
 
     /// Whether the current endpoint may take numbers alone, and they are not tried yet.
@@ -281,10 +282,7 @@ impl Rotation {
     /// The current limit of agents or calls per `eth_call`.
     pub(super) fn work_per_call(&self) -> u64 {
         let known = self.traits().work_per_call.limit();
-        self.health
-            .get(self.current())
-            .and_then(|health| health.work_per_call)
-            .map_or(known, |work| work.min(known))
+        self.health().work_per_call.map_or(known, |work| work.min(known))
     }
 
     /// The current endpoint did not answer in time calls of which the largest holds so many agents or calls.
@@ -328,15 +326,12 @@ impl Rotation {
     /// Keeps that the current endpoint answers headers where it has not answered logs, and what that shows.
     pub(super) fn answers_headers(&mut self, learned: NodeTraits) {
         self.learn(learned);
-        let current = self.current();
-        if let Some(health) = self.health.get_mut(current) {
-            health.answers_headers = true;
-        }
+        self.change_health(|health| health.answers_headers = true);
     }
 
     /// Whether the current endpoint has done so in this run.
     pub(super) fn has_answered_headers(&self) -> bool {
-        self.health.get(self.current()).is_some_and(|health| health.answers_headers)
+        self.health().answers_headers
     }
 
     /// The number of endpoints to fail over to.
@@ -367,12 +362,11 @@ impl Rotation {
 
     /// Returns the current endpoint, with one more fault.
     fn count_fault(&mut self, lasting: bool) -> usize {
-        let endpoint = self.current();
-        if let Some(health) = self.health.get_mut(endpoint) {
+        self.change_health(|health| {
             health.faults += 1;
             health.out |= lasting;
-        }
-        endpoint
+        });
+        self.current()
     }
 
     /// Keeps an error of the current endpoint, for the run's final error.
