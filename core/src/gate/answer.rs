@@ -8,14 +8,8 @@ use alloy_primitives::Address;
 use serde::Serialize;
 
 use super::{
-    candidate::{Posture, SignatureRules},
-    dialect::Dialect,
-    output_headers::OUTPUT_HEADERS,
-    policy::AgentDenial,
-    refusal::RefusalCode,
-    request::Request,
-    request_fault::RequestFault,
-    verdict::Verdict,
+    candidate::SignatureRules, dialect::Dialect, output_headers::OUTPUT_HEADERS, policy::AgentDenial,
+    refusal::RefusalCode, request::Request, request_fault::RequestFault, verdict::Verdict,
 };
 use crate::{
     eth::{json, timestamp::Timestamp},
@@ -269,10 +263,7 @@ fn challenge(code: &str, request: &Request<'_>, rules: &SignatureRules) -> [(&'s
         challenge.push_str(&format!(", chains=\"eip155:{}\"", rules.chain));
     }
     if code == RefusalCode::UnsupportedAccount.code() {
-        let account = match rules.posture {
-            Posture::Universal => "universal",
-            Posture::EoaOnly => "eoa-only",
-        };
+        let account: &str = rules.posture.into();
         challenge.push_str(&format!(", account=\"{account}\""));
     }
     let dialect = if rules.dialects.contains(&Dialect::Tagged) { Dialect::Tagged } else { Dialect::Untagged };

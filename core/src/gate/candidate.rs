@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use alloy_primitives::{Address, B256, keccak256};
+use serde::Deserialize;
 use sfv::{BareItem, Dictionary, InnerList};
 
 use super::{
@@ -52,7 +53,9 @@ pub struct SignatureRules {
 }
 
 /// Which accounts are verified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Posture {
     /// With code (ERC-1271) and without.
     #[default]
@@ -62,13 +65,15 @@ pub enum Posture {
 }
 
 /// Why a signature without a nonce is not admitted. None is: a signature without one can be used again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum WithoutNonce {
     /// The service admits no such signature: [`RefusalCode::NonceRequired`].
     #[default]
+    #[serde(rename = "unsupported")]
     Unknown,
     /// The service has routes that admit them, behind another verifier:
     /// [`RefusalCode::ReplayableNotAllowed`].
+    #[serde(rename = "elsewhere")]
     ElsewhereOnly,
 }
 

@@ -41,11 +41,12 @@ pub fn discovery_document<'a>(
         route_policies.insert(at, (pattern, Route::of(rules)));
     }
     let is_universal = route_policies.iter().all(|(_, route)| route.account_verification == "universal");
+    let posture = if is_universal { Posture::Universal } else { Posture::EoaOnly };
     let document = Document {
         // What holds for a route that is not listed.
         max_validity_sec: BASELINE_VALIDITY,
         chains: [format!("eip155:{chain}")],
-        account_verification: if is_universal { "universal" } else { "eoa-only" },
+        account_verification: posture.into(),
         route_policies,
     };
     json::text(&document, 512)
@@ -58,10 +59,7 @@ impl<'a> Route<'a> {
             required_components: &rules.components,
             replay: "non-replayable",
             content_digest: "request-body",
-            account_verification: match rules.posture {
-                Posture::Universal => "universal",
-                Posture::EoaOnly => "eoa-only",
-            },
+            account_verification: rules.posture.into(),
         }
     }
 }

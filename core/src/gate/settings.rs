@@ -82,9 +82,9 @@ pub struct PolicyTable {
     #[serde(default = "default_validity")]
     longest_validity: u64,
     #[serde(default)]
-    accounts: Accounts,
+    accounts: Posture,
     #[serde(default)]
-    replayable: Replayable,
+    replayable: WithoutNonce,
     wallets: Option<Vec<Address>>,
     #[serde(default)]
     liable: LiableTable,
@@ -92,22 +92,6 @@ pub struct PolicyTable {
     creators: WalletsTable,
     #[serde(default)]
     remaining_seconds: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Accounts {
-    #[default]
-    Universal,
-    EoaOnly,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Replayable {
-    #[default]
-    Unsupported,
-    Elsewhere,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -335,14 +319,8 @@ impl PolicyTable {
                 dialects: shared.dialects.to_vec(),
                 components: self.components,
                 longest_validity: self.longest_validity,
-                posture: match self.accounts {
-                    Accounts::Universal => Posture::Universal,
-                    Accounts::EoaOnly => Posture::EoaOnly,
-                },
-                without_nonce: match self.replayable {
-                    Replayable::Unsupported => WithoutNonce::Unknown,
-                    Replayable::Elsewhere => WithoutNonce::ElsewhereOnly,
-                },
+                posture: self.accounts,
+                without_nonce: self.replayable,
                 principals: named("wallets", self.wallets)?,
             },
             registry: shared.registry,
