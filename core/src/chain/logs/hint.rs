@@ -85,7 +85,7 @@ pub(super) struct Hints {
 impl Hints {
     fn add(&mut self, log: &Log) {
         self.is_any = true;
-        let (number, event) = (log.block_number.0, log.topics.get(0));
+        let (number, event) = (log.block_number, log.topics.get(0));
         self.last = self.last.max(number);
         let agent = log.topics.get(1).and_then(|topic| U256::from_be_bytes(topic.0).try_into().ok());
         if agent.is_some() || number.is_some() {
@@ -102,7 +102,7 @@ impl Hints {
                 && event != RevenueReported::SIGNATURE_HASH
         });
         if let Some(number) = number.filter(|_| sets_status) {
-            merge_moment(&mut self.moments, id, Moment { number, seconds: log.block_timestamp.0 });
+            merge_moment(&mut self.moments, id, Moment { number, seconds: log.block_timestamp });
         }
     }
 }
@@ -139,22 +139,25 @@ impl<'de> Deserialize<'de> for Hints {
     }
 }
 
-/// The trusted part of a log.
+/// The trusted part of a log. A member is `None` where it is missing or `null`, and for any other text than it
+/// should have.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Log {
     #[serde(default)]
     topics: Topics,
-    #[serde(default, rename = "blockNumber")]
-    block_number: Quantity,
-    #[serde(default, rename = "blockHash")]
-    block_hash: Word,
-    #[serde(default, rename = "logIndex")]
-    log_index: Quantity,
+    #[serde(default, deserialize_with = "number")]
+    block_number: Option<u64>,
+    #[serde(default, deserialize_with = "word")]
+    block_hash: Option<B256>,
+    #[serde(default, deserialize_with = "number")]
+    log_index: Option<u64>,
     /// Not every node sends it.
-    #[serde(default, rename = "blockTimestamp")]
-    block_timestamp: Quantity,
-    #[serde(default)]
-    data: Data,
+    #[serde(default, deserialize_with = "number")]
+    block_timestamp: Option<u64>,
+    /// Data of one word that is a number, such as the time of an attestation.
+    #[serde(default, deserialize_with = "number_in_word")]
+    data: Option<u64>,
 }
 
 impl Log {
@@ -163,54 +166,42 @@ impl Log {
         match (self.topics.get(0), by()) {
             (Some(AgentRegistered::SIGNATURE_HASH), _) => EventKind::Registered,
             (Some(ComplianceAttested::SIGNATURE_HASH), Some(by)) => {
-                EventKind::Made { by, seconds: self.data.0.or(self.block_timestamp.0) }
+                EventKind::Made { by, seconds: self.data.or(self.block_timestamp) }
             }
             (Some(RevenueReported::SIGNATURE_HASH), Some(by)) => {
-                EventKind::Made { by, seconds: self.block_timestamp.0 }
+                EventKind::Made { by, seconds: self.block_timestamp }
             }
             _ => EventKind::Other,
         }
     }
 
     fn fingerprint(&self) -> Option<u64> {
-        let hash = self.block_hash.0?;
+        let hash = self.block_hash?;
         let first = hash.0.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-        Some(first?.wrapping_add(self.log_index.0?))
+        Some(first?.wrapping_add(self.log_index?))
     }
 }
 
-/// Data of one word that is a number, such as the time of an attestation; `None` for any other.
-#[derive(Default)]
-struct Data(Option<u64>);
-
-impl<'de> Deserialize<'de> for Data {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
-        let word = text.filter(|text| text.len() == 66).and_then(|text| hex::decode_to_array(&*text).ok());
-        Ok(Self(word.and_then(|word: [u8; 32]| U256::from_be_bytes(word).try_into().ok())))
-    }
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, quantity)
 }
 
-/// A word in hex; `None` for any other text, and for `null`.
-#[derive(Default)]
-struct Word(Option<B256>);
-
-impl<'de> Deserialize<'de> for Word {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
-        Ok(Self(text.and_then(|text| text.parse().ok())))
-    }
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<B256>, D::Error> {
+    text(deserializer, |text| text.parse().ok())
 }
 
-/// A number in Ethereum's spelling; `None` for any other text, and for `null`.
-#[derive(Default)]
-struct Quantity(Option<u64>);
+fn number_in_word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, |text| {
+        let word: [u8; 32] = hex::decode_to_array(text).ok().filter(|_| text.len() == 66)?;
+        U256::from_be_bytes(word).try_into().ok()
+    })
+}
 
-impl<'de> Deserialize<'de> for Quantity {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
-        Ok(Self(text.as_deref().and_then(quantity)))
-    }
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Cow<'de, str>>::deserialize(deserializer)?.and_then(|text| read(&text)))
 }
 
 /// The topics of a log. The EVM has at most four; further ones are ignored.
