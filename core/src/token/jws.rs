@@ -1,5 +1,7 @@
 //! The compact form of a JSON Web Signature (RFC 7515, section 7.1), written and read.
 
+use std::borrow::Cow;
+
 use base64ct::{Base64UrlUnpadded, Encoding as _};
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +19,17 @@ const SIGNATURE_BYTES: usize = 64;
 
 /// The protected header.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Header<'a> {
-    alg: &'a str,
-    kid: &'a str,
-    typ: &'a str,
+    alg: Cow<'a, str>,
+    kid: Cow<'a, str>,
+    typ: Cow<'a, str>,
 }
 
 /// What a key signs: header and claims, each as base64url, joined by a dot.
 pub fn signing_input(kid: &str, claims: &VerdictClaims) -> String {
     let part = |text: String| Base64UrlUnpadded::encode_string(text.as_bytes());
-    let header = json::text(&Header { alg: ALGORITHM, kid, typ: TYPE }, 128);
+    let header = json::text(&Header { alg: ALGORITHM.into(), kid: kid.into(), typ: TYPE.into() }, 128);
     [part(header), part(json::text(claims, 512))].join(".")
 }
 
@@ -69,25 +72,18 @@ impl<'a> Jws<'a> {
     ///
     /// [`JwsError`]; a header with more than the three members counts as another kind's.
     pub fn parse(token: &'a str) -> Result<Self, JwsError> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Header {
-            alg: String,
-            kid: String,
-            typ: String,
-        }
         let (signing_input, signature) =
             token.rsplit_once('.').filter(|_| token.len() <= LONGEST).ok_or(JwsError::Form)?;
         let (header, claims) = signing_input.split_once('.').ok_or(JwsError::Form)?;
         let bytes = |part: &str| Base64UrlUnpadded::decode_vec(part).map_err(|_| JwsError::Form);
         let (header, claims) = (bytes(header)?, bytes(claims)?);
         let signature = bytes(signature)?.try_into().map_err(|_| JwsError::Form)?;
-        let header: Header = serde_json::from_slice(&header).map_err(|_| JwsError::Header)?;
+        let header: Header<'_> = serde_json::from_slice(&header).map_err(|_| JwsError::Header)?;
         if header.alg != ALGORITHM || header.typ != TYPE {
             return Err(JwsError::Header);
         }
         let claims = serde_json::from_slice(&claims).map_err(|_| JwsError::Claims)?;
-        Ok(Self { kid: header.kid, claims, signing_input, signature })
+        Ok(Self { kid: header.kid.into_owned(), claims, signing_input, signature })
     }
 }
 
