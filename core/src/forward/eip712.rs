@@ -1,9 +1,7 @@
 //! EIP-712 for forward requests: the forwarder's domain, and the digest that `from` signs.
 
-use std::borrow::Cow;
-
-use alloy_primitives::{Address, B256, U256};
-use alloy_sol_types::{Eip712Domain, SolStruct};
+use alloy_primitives::{Address, B256};
+use alloy_sol_types::{Eip712Domain, SolStruct, eip712_domain};
 
 use super::SignedRequest;
 
@@ -15,13 +13,7 @@ pub const DOMAIN_VERSION: &str = "1";
 /// The domain of the forwarder at `forwarder` on chain `chain_id`.
 #[must_use]
 pub fn domain(chain_id: u64, forwarder: Address) -> Eip712Domain {
-    Eip712Domain::new(
-        Some(Cow::Borrowed(DOMAIN_NAME)),
-        Some(Cow::Borrowed(DOMAIN_VERSION)),
-        Some(U256::from(chain_id)),
-        Some(forwarder),
-        None,
-    )
+    eip712_domain! { name: DOMAIN_NAME, version: DOMAIN_VERSION, chain_id: chain_id, verifying_contract: forwarder, }
 }
 
 impl SignedRequest {

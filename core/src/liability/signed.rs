@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use alloy_primitives::{Address, B256, Keccak256, U256, b256, keccak256};
-use alloy_sol_types::{Eip712Domain, SolStruct, sol};
+use alloy_sol_types::{Eip712Domain, SolStruct, eip712_domain, sol};
 
 use crate::{eth::members::MemberError, forward::recover};
 
@@ -49,13 +49,7 @@ sol! {
 /// The EIP-712 domain of both, for the registry at `registry` on chain `chain_id`.
 #[must_use]
 pub fn domain(chain_id: u64, registry: Address) -> Eip712Domain {
-    Eip712Domain::new(
-        Some(Cow::Borrowed(DOMAIN_NAME)),
-        Some(Cow::Borrowed(DOMAIN_VERSION)),
-        Some(U256::from(chain_id)),
-        Some(registry),
-        None,
-    )
+    eip712_domain! { name: DOMAIN_NAME, version: DOMAIN_VERSION, chain_id: chain_id, verifying_contract: registry, }
 }
 
 /// Why a signed document does not hold.
