@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod address;
 pub mod as_of;
+pub(crate) mod bytes;
 pub mod json;
 pub mod members;
 pub mod multicall;

@@ -142,7 +142,7 @@ impl Layout {
         let fields = [
             (creator, address(row.creator)),
             (haftungsperson, address(full.haftungsperson)),
-            (agent_wallet, address(full.wallet)),
+            (agent_wallet, address(row.wallet)),
             (status, U256::from(row.status)),
             (registered_at, U256::from(row.registered_at)),
             (last_attestation, U256::from(row.last_attestation)),

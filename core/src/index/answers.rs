@@ -93,7 +93,7 @@ impl<S: Store> Index<'_, S> {
                 agent_id: id.into(),
                 creator: entry.row.creator,
                 haftungsperson: entry.full.haftungsperson,
-                agent_wallet: entry.full.wallet,
+                agent_wallet: entry.row.wallet,
                 registered_at: Timestamp::from_seconds(entry.row.registered_at),
                 status,
             });
@@ -201,7 +201,7 @@ impl<S: Store> Index<'_, S> {
             let (id, entry) = IndexedAgent::read(&mut Columns::of(row))?;
             let agent = Relative {
                 agent_id: id.into(),
-                wallet: entry.full.wallet,
+                wallet: entry.row.wallet,
                 generation: U256::from(entry.row.generation),
                 status: entry.known_status(id).map_err(QueryError::from)?,
                 creator: entry.row.creator,

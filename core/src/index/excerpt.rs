@@ -13,7 +13,7 @@ use super::{
     store::{Columns, SqlValue, Store, StoreError, of_ids, one_number},
 };
 use crate::{
-    liability::WalletEvents, registry::agent::Status, registry::kya::FORMER_SHOWN,
+    eth::bytes::Input, liability::WalletEvents, registry::agent::Status, registry::kya::FORMER_SHOWN,
     registry::lineage::MAX_LEVELS,
 };
 
@@ -95,24 +95,21 @@ impl Excerpt {
     /// Decodes the output of [`encode`](Self::encode); `None` for anything else.
     pub fn decode(digits: &str) -> Option<Self> {
         let packed = hex::decode(digits).ok()?;
-        let (is_whole, rest) = packed.split_first()?;
-        let (total, rest) = rest.split_first_chunk()?;
-        let (listed_after, rest) = rest.split_first_chunk()?;
+        let mut packed = Input(&packed);
+        let ([is_whole], total, listed_after) = (packed.take()?, packed.u64()?, packed.u64()?);
         let (mut agents, mut ends) = (Vec::new(), BTreeMap::new());
-        for piece in rest.chunks(8 + PACKED_BYTES + seen_events::PACKED_BYTES + 8) {
-            let (id, piece) = piece.split_first_chunk()?;
-            let (record, end) = piece.split_last_chunk()?;
-            let (id, end) = (u64::from_be_bytes(*id), u64::from_be_bytes(*end));
-            let (record, events) = record.split_at_checked(PACKED_BYTES)?;
+        while !packed.0.is_empty() {
+            let (id, record) = (packed.u64()?, packed.bytes(PACKED_BYTES)?);
+            let events = packed.bytes(seen_events::PACKED_BYTES)?;
             let events = SeenEvents::unpack(Some(events.into())).ok()?;
             agents.push((id, IndexedAgent { events, ..IndexedAgent::unpack(record).ok()? }));
+            let end = packed.u64()?;
             if end > 0 {
                 ends.insert(id, end);
             }
         }
-        let listed_after = Some(u64::from_be_bytes(*listed_after)).filter(|after| *after < u64::MAX);
-        let (total, is_whole) = (u64::from_be_bytes(*total), *is_whole == 1);
-        Some(Self { total, is_whole, agents, ends, listed_after })
+        let listed_after = Some(listed_after).filter(|after| *after < u64::MAX);
+        Some(Self { total, is_whole: is_whole == 1, agents, ends, listed_after })
     }
 }
 

@@ -1,13 +1,12 @@
 //! One agent as an index stores it, and its packed form: 98 bytes followed by its scope.
 
-use alloy_primitives::Address;
-
 use super::{
     seen_events::{RowBefore, SeenEvents},
     shard_range::place,
     store::{Columns, SqlValue, StoreError, ordered},
 };
 use crate::{
+    eth::bytes::Input,
     registry::agent::{AgentId, Status, UnknownStatus},
     registry::row::{Row, RowDetail},
 };
@@ -65,8 +64,8 @@ impl IndexedAgent {
 
     /// The same without its scope, reports and sums.
     pub(super) fn without_scope(&self) -> Self {
-        let RowDetail { wallet, haftungsperson, .. } = self.full;
-        Self { full: RowDetail { wallet, haftungsperson, ..RowDetail::default() }, ..*self }
+        let haftungsperson = self.full.haftungsperson;
+        Self { full: RowDetail { haftungsperson, ..RowDetail::default() }, ..*self }
     }
 
     /// As the row before the agent was read again.
@@ -110,7 +109,7 @@ impl IndexedAgent {
         for number in [row.registered_at, row.last_attestation, row.parent, row.generation] {
             packed.extend(number.to_be_bytes());
         }
-        packed.extend(full.wallet);
+        packed.extend(row.wallet);
         packed.extend(full.haftungsperson);
         packed.extend(full.reports.to_be_bytes());
         packed
@@ -118,31 +117,25 @@ impl IndexedAgent {
 
     /// Unpacks a packed form and the scope behind it.
     pub(super) fn unpack(packed: &[u8]) -> Result<Self, StoreError> {
-        let mut rest = packed;
-        let mut take = |length: usize| {
-            let (bytes, left) = rest.split_at_checked(length).ok_or_else(StoreError::corrupt)?;
-            rest = left;
-            Ok::<_, StoreError>(bytes)
-        };
-        let address = |bytes: &[u8]| Address::try_from(bytes).map_err(|_| StoreError::corrupt());
-        let number =
-            |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::corrupt());
-        let [status, flags] = take(2)?.try_into().map_err(|_| StoreError::corrupt())?;
+        Self::of_packed(Input(packed)).ok_or(StoreError::Corrupt)
+    }
+
+    fn of_packed(mut packed: Input<'_>) -> Option<Self> {
+        let [status, flags] = packed.take()?;
         let row = Row {
             status,
             history_is_readable: flags & 1 == 0,
-            creator: address(take(20)?)?,
-            registered_at: number(take(8)?)?,
-            last_attestation: number(take(8)?)?,
-            parent: number(take(8)?)?,
-            generation: number(take(8)?)?,
-            wallet: address(take(20)?)?,
+            creator: packed.address()?,
+            registered_at: packed.u64()?,
+            last_attestation: packed.u64()?,
+            parent: packed.u64()?,
+            generation: packed.u64()?,
+            wallet: packed.address()?,
         };
-        let (wallet, haftungsperson) = (row.wallet, address(take(20)?)?);
-        let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
-        let scope = String::from_utf8(rest.to_vec()).map_err(|_| StoreError::corrupt())?;
-        let full = RowDetail { wallet, haftungsperson, scope, reports, sums: Vec::new() };
-        Ok(Self { row, full, events: SeenEvents::default() })
+        let (haftungsperson, reports) = (packed.address()?, packed.u32()?);
+        let scope = String::from_utf8(packed.0.to_vec()).ok()?;
+        let full = RowDetail { haftungsperson, scope, reports, sums: Vec::new() };
+        Some(Self { row, full, events: SeenEvents::default() })
     }
 
     /// Reads the columns `id` and `record`.

@@ -141,7 +141,7 @@ impl<S: Store> Index<'_, S> {
         let lapse = |(id, entry): (u64, IndexedAgent)| {
             Some(Lapse {
                 agent_id: id.into(),
-                agent_wallet: entry.full.wallet,
+                agent_wallet: entry.row.wallet,
                 // `None` exceeds all clocks.
                 compliant_until: Timestamp::from_seconds(entry.row.last_attestation.checked_add(grace)?),
             })

@@ -124,7 +124,7 @@ impl<'a, S: Store> Index<'a, S> {
             creator,
             haftungsperson: entry.full.haftungsperson,
             liability: self.liability(entry),
-            agent_wallet: entry.full.wallet,
+            agent_wallet: entry.row.wallet,
             operational_scope: entry.full.scope.clone(),
             parent_agent_id: parent.into(),
             generation,

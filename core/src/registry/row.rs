@@ -104,7 +104,6 @@ pub(crate) struct Sum {
 /// The part of an agent's record that full detail adds to [`Row`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowDetail {
-    pub(crate) wallet: Address,
     pub(crate) haftungsperson: Address,
     /// The beginning of its operational scope, at most [`SCOPE_BYTES_MAX`].
     pub(crate) scope: String,
@@ -118,7 +117,6 @@ impl RowDetail {
     /// The detail of a record and of the reports of a readable history.
     pub(crate) fn of(record: &AgentRecord, reports: &[RevenueReport]) -> Self {
         let mut full = Self {
-            wallet: record.agentWallet,
             haftungsperson: record.haftungsperson,
             scope: scope(&record.operationalScope),
             ..Self::default()

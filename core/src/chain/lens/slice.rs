@@ -1,10 +1,11 @@
 //! Decodes the lens's packed answer: rows and sums of agents with consecutive numbers.
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::B256;
 
 use super::Detail;
 use crate::{
     chain::marker::Marker,
+    eth::bytes::Input,
     registry::{
         revenue::{RevenueAggregate, Total},
         row::{Row, RowDetail, Sum, scope, sums},
@@ -45,7 +46,7 @@ impl Slice {
         let (chain_id, seconds) = (input.u64()?, input.u64()?);
         let marker =
             Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds), number: None };
-        let count = u32::from_be_bytes(input.take()?);
+        let count = input.u32()?;
         let reports = input.u64()?;
         let (mut rows, mut full) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -53,21 +54,17 @@ impl Slice {
             let row = Row {
                 status,
                 history_is_readable: flags & 1 == 0,
-                creator: Address::from(input.take::<20>()?),
+                creator: input.address()?,
                 registered_at: input.u64()?,
                 last_attestation: input.number::<5>()?,
                 parent: input.number::<5>()?,
                 generation: input.number::<2>()?,
-                wallet: Address::from(input.take::<20>()?),
+                wallet: input.address()?,
             };
             rows.push(row);
             if detail == Detail::Full {
-                full.push(RowDetail {
-                    wallet: row.wallet,
-                    haftungsperson: Address::from(input.take::<20>()?),
-                    reports: u32::from_be_bytes(input.take()?),
-                    ..RowDetail::default()
-                });
+                let (haftungsperson, reports) = (input.address()?, input.u32()?);
+                full.push(RowDetail { haftungsperson, reports, ..RowDetail::default() });
             }
         }
         let mut sums = Vec::new();
@@ -76,14 +73,14 @@ impl Slice {
         let mut unscoped = rows.iter().enumerate().filter_map(readable);
         while !input.0.is_empty() {
             let [kind] = input.take()?;
-            let length = u32::from_be_bytes(input.take()?);
+            let length = usize::try_from(input.u32()?).ok()?;
             if kind == SCOPE {
-                let text = String::from_utf8_lossy(input.bytes(usize::try_from(length).ok()?)?);
+                let text = String::from_utf8_lossy(input.bytes(length)?);
                 full.get_mut(unscoped.next()?)?.scope = scope(&text);
                 continue;
             }
             let amount = Total::from_be_bytes(input.take::<40>()?);
-            let mut text = Input(input.bytes(usize::try_from(length).ok()?)?);
+            let mut text = Input(input.bytes(length)?);
             let owner = if detail == Detail::Full { Some(text.u64()?) } else { None };
             // A contract's strings may hold any bytes; they are decoded as the ABI decoder decodes them.
             let text = String::from_utf8_lossy(text.0).into_owned();
@@ -100,30 +97,6 @@ impl Slice {
             return None;
         }
         Some(Self { marker, rows, full, reports, sums })
-    }
-}
-
-/// The bytes left to read.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.number::<8>()
-    }
-
-    /// A big-endian number of at most 8 bytes.
-    fn number<const N: usize>(&mut self) -> Option<u64> {
-        Some(self.take::<N>()?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
