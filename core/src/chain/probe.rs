@@ -41,16 +41,13 @@ pub struct NodeFeatures {
 impl NodeFeatures {
     /// These, and others where these are not known.
     #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        const fn or(one: Option<bool>, other: Option<bool>) -> Option<bool> {
-            if one.is_some() { one } else { other }
-        }
+    pub fn or(self, other: Self) -> Self {
         Self {
-            block_hash: or(self.block_hash, other.block_hash),
-            proofs: or(self.proofs, other.proofs),
-            logs: or(self.logs, other.logs),
-            finalized: or(self.finalized, other.finalized),
-            batch: or(self.batch, other.batch),
+            block_hash: self.block_hash.or(other.block_hash),
+            proofs: self.proofs.or(other.proofs),
+            logs: self.logs.or(other.logs),
+            finalized: self.finalized.or(other.finalized),
+            batch: self.batch.or(other.batch),
         }
     }
 
@@ -68,12 +65,8 @@ impl NodeFeatures {
     }
 
     /// Whether all are known.
-    pub const fn are_known(&self) -> bool {
-        self.block_hash.is_some()
-            && self.proofs.is_some()
-            && self.logs.is_some()
-            && self.finalized.is_some()
-            && self.batch.is_some()
+    pub fn are_known(&self) -> bool {
+        [self.block_hash, self.proofs, self.logs, self.finalized, self.batch].iter().all(Option::is_some)
     }
 }
 

@@ -10,7 +10,10 @@ use super::{
     reply::{BATCHING, EARLIER, Era, REVISION, Reply, quoted, versions},
     tools,
 };
-use crate::api::{error::Error, route::Route};
+use crate::{
+    api::{error::Error, route::Route},
+    eth::rpc::present,
+};
 
 /// JSON-RPC 2.0: the body is not JSON.
 const PARSE_ERROR: i32 = -32_700;
@@ -150,16 +153,13 @@ impl<'a> Request<'a> {
         struct Message<'a> {
             #[serde(borrow)]
             jsonrpc: Cow<'a, str>,
+            /// A `null` is an id as well, and none that is allowed.
             #[serde(borrow, default, deserialize_with = "present")]
             id: Option<&'a RawValue>,
             #[serde(borrow)]
             method: Cow<'a, str>,
             #[serde(borrow)]
             params: Option<&'a RawValue>,
-        }
-        /// A `null` is an id as well, and none that is allowed.
-        fn present<'de, D: serde::Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, D::Error> {
-            <&RawValue>::deserialize(json).map(Some)
         }
         let json: &RawValue = serde_json::from_slice(body)
             .map_err(|_| Refusal::new(400, PARSE_ERROR, "Parse error: the body is not JSON"))?;

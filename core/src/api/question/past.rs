@@ -206,12 +206,11 @@ impl<'a> PastSources<'a> {
         wallet: Address,
         agent: Option<&Agent>,
     ) -> Result<Past, Halt> {
-        let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
-        let path = covered.path(agent.map_or(0, |agent| number(agent.parent_agent_id)));
+        let path = covered.path(agent.map_or(0, |agent| agent.parent_agent_id.0.saturating_to()));
         // All are requested before the first missing one ends the round.
         let statuses: Vec<_> =
             path.iter().flatten().map(|id| (*id, self.status(covered, registry, *id))).collect();
-        let holder = agent.map(|agent| number(agent.agent_id));
+        let holder = agent.map(|agent| agent.agent_id.0.saturating_to());
         let before: Vec<_> = covered.agents_of(wallet).filter(|(id, _)| Some(*id) != holder).collect();
         let mut former = Ok(Vec::new());
         for (id, row) in before {
@@ -270,8 +269,7 @@ impl<'a> PastSources<'a> {
 /// counts wherever it was seen, but the lack of one is not known.
 pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -> Liability {
     let record = Liability::of_record(agent);
-    let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
-    let id = number(agent.agent_id);
+    let id = agent.agent_id.0.saturating_to();
     // Not another registration under this id, which a reorg has undone.
     let is_same = |indexed: &IndexedAgent| indexed.row.registered_at == agent.registered_at.seconds();
     let Some((excerpt, events)) = excerpt
@@ -280,7 +278,8 @@ pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -
     else {
         return record;
     };
-    let parent = excerpt.get(number(agent.parent_agent_id)).filter(|it| it.row.record_is_readable());
+    let parent =
+        excerpt.get(agent.parent_agent_id.0.saturating_to()).filter(|it| it.row.record_is_readable());
     let wallets = parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
     let parent_basis = record.parent_basis.map(|_| ParentBasis::of(agent.creator, wallets));
     let time = as_of.block_timestamp.seconds();
