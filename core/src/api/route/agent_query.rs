@@ -1,16 +1,14 @@
 //! The parameters of `/agents` that only an index of the registry can answer, read and written.
 
-use alloy_primitives::Address;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
     AGENTS_LIMIT_DEFAULT, Route,
     canonical::QueryText,
-    query::{agents_limit, count, cursor, optional, parameter, status},
+    query::{agents_limit, count, cursor, optional, parameter, some_wallet, status},
 };
 use crate::{
     api::error::Error,
-    eth::address,
     registry::{
         agent::Status,
         agent_query::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, Start, TEXT_MAX},
@@ -26,8 +24,8 @@ impl Route {
     /// Parses the query string of `/agents`.
     pub(super) fn parse_agents(query: &str) -> Result<Self, Error> {
         let filter = AgentFilter {
-            haftungsperson: wallet(query, "haftungsperson")?,
-            creator: wallet(query, "creator")?,
+            haftungsperson: some_wallet(query, "haftungsperson")?,
+            creator: some_wallet(query, "creator")?,
             parent: number(query, "parent")?,
             generation: number(query, "generation")?,
             status: status(query)?,
@@ -95,12 +93,6 @@ fn start(query: &str, key: SortKey) -> Result<Start, Error> {
         return Err(Error::InvalidParameter { field: "cursor", rule });
     }
     Ok(Start::Cursor(cursor))
-}
-
-fn wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {
-    let Some(text) = parameter(query, field)? else { return Ok(None) };
-    let parsed = address::parse(&text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() });
-    parsed.map(Some)
 }
 
 /// A whole number. One above any agent's is cut to [`NUMBER_MAX`], which is no agent's either.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use alloy_primitives::{Address, U256};
+use alloy_primitives::U256;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
@@ -10,13 +10,13 @@ use super::{
     CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX,
     KYA_BODY_MAX, KYA_PATH_MAX, KyaPrefix, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
     query::{
-        agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, parameter, since,
+        agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, optional, since,
+        some_wallet, wallet,
     },
 };
 use crate::{
     api::accept::{EVENTS_TYPE, JWT_TYPE},
     api::error::Error,
-    eth::address,
     eth::as_of::BlockId,
     registry::agent::AgentId,
     registry::cursor::SortKey,
@@ -59,7 +59,7 @@ impl Route {
             (Some("agents"), None, ..) => Self::parse_agents(query)?,
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance(compliance_page(query)?),
             (Some("liable"), Some(person), None, _) => Self::Liable {
-                person: wallet(&decoded(person))?,
+                person: wallet("wallet", &decoded(person))?,
                 limit: agents_limit(query)?,
                 // A cursor before the first agent is the list's beginning.
                 cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
@@ -82,7 +82,7 @@ impl Route {
             (Some("changes"), None, ..) | (Some("changes"), Some("stream"), None, _) => Self::Changes {
                 since: since(query)?,
                 limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
-                liable: parameter(query, "liable")?.map(|text| address_of("liable", &text)).transpose()?,
+                liable: some_wallet(query, "liable")?,
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
             (Some("kya"), Some("range"), Some(prefix), None) => {
@@ -94,7 +94,8 @@ impl Route {
                 if address.contains(',') && form == "kya" {
                     return Self::kya_path(&address, block(query)?);
                 }
-                let (wallet, block, history) = (wallet(&address)?, block(query)?, flag(query, "history")?);
+                let (wallet, block, history) =
+                    (wallet("wallet", &address)?, block(query)?, flag(query, "history")?);
                 if block.is_some() && history {
                     let rule =
                         "must not be asked for together with block: the past is told at the newest block";
@@ -204,19 +205,9 @@ fn agent_id(segment: &str) -> Result<AgentId, Error> {
     id.map(AgentId).ok_or(Error::InvalidParameter { field: "id", rule })
 }
 
-/// A wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
-fn wallet(text: &str) -> Result<Address, Error> {
-    address_of("wallet", text)
-}
-
-fn address_of(field: &'static str, text: &str) -> Result<Address, Error> {
-    address::parse(text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() })
-}
-
 /// A basis that lists know.
 fn basis(query: &str) -> Result<Option<Basis>, Error> {
-    let Some(text) = parameter(query, "basis")? else { return Ok(None) };
-    let rule = "must be registered, attested, named or unknown";
-    let basis = Basis::from_name(&text).filter(|basis| *basis != Basis::Accepted);
-    basis.map(Some).ok_or(Error::InvalidParameter { field: "basis", rule })
+    optional(query, "basis", "must be registered, attested, named or unknown", |text| {
+        Basis::from_name(text).filter(|basis| *basis != Basis::Accepted)
+    })
 }

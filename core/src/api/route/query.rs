@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use alloy_primitives::Address;
 use percent_encoding::percent_decode_str;
 
 use super::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX};
 use crate::{
-    api::error::Error, eth::as_of::BlockId, registry::agent::Status, registry::changes::Since,
+    api::error::Error, eth::address, eth::as_of::BlockId, registry::agent::Status, registry::changes::Since,
     registry::compliance::CompliancePage, registry::cursor::AgentCursor, registry::cursor::SortKey,
     registry::history::HistoryCursor, token::Audience,
 };
@@ -28,6 +29,16 @@ pub(in crate::api) fn parameter<'a>(
         }
     }
     Ok(found)
+}
+
+/// A wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
+pub(super) fn wallet(field: &'static str, text: &str) -> Result<Address, Error> {
+    address::parse(text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() })
+}
+
+/// A parameter that is a wallet.
+pub(super) fn some_wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {
+    parameter(query, field)?.map(|text| wallet(field, &text)).transpose()
 }
 
 /// A parameter read by `read`; `None` where it is absent.
