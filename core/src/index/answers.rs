@@ -197,8 +197,8 @@ impl<S: Store> Index<'_, S> {
     /// The agents with these ids and their children, by id, in as many statements for all as for one.
     fn members(&self, ids: &[u64]) -> Result<BTreeMap<U256, Member>, IndexError> {
         let mut members = BTreeMap::new();
-        for row in of_ids(self.store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
-            let (id, entry) = IndexedAgent::read(&mut Columns::of(row))?;
+        for mut row in of_ids(self.store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
+            let (id, entry) = IndexedAgent::read(&mut row)?;
             let agent = Relative {
                 agent_id: id.into(),
                 wallet: entry.row.wallet,

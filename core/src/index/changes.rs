@@ -22,7 +22,7 @@ use super::{
     indexed_agent::IndexedAgent,
     open_lists,
     seen_events::{SeenEvents, wallet_events},
-    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
+    store::{SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
     chain::logs::Moment,
@@ -373,12 +373,7 @@ const fn direction(lapses: bool) -> [&'static str; 3] {
 /// the node sent its time.
 pub(super) fn ended_at(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, u64>, StoreError> {
     let rows = of_ids(store, "SELECT id, seconds FROM ends WHERE id", &[], ids)?;
-    rows.into_iter()
-        .map(|row| {
-            let mut columns = Columns::of(row);
-            Ok((columns.number()?, columns.number()?))
-        })
-        .collect()
+    rows.into_iter().map(|mut row| Ok((row.number()?, row.number()?))).collect()
 }
 
 /// At most `limit` changes after `since`.
@@ -389,7 +384,7 @@ pub(super) fn list(
     since: Since,
     limit: u64,
 ) -> Result<ChangeList, IndexError> {
-    let Some(at) = state.as_of() else { return Err(IndexError::Incomplete { percent: state.percent() }) };
+    let at = state.block()?;
     let oldest = one_number(store, "SELECT min(number) FROM changes", &[])?;
     let oldest = oldest.map_or(state.log.changes, |first| first.saturating_sub(1));
     let began = state.log.began;

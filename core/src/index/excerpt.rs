@@ -10,7 +10,7 @@ use super::{
     indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
     seen_events::{self, SeenEvents, wallet_events},
     shard_range::place,
-    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number},
+    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, query},
 };
 use crate::{
     eth::bytes::Input, liability::WalletEvents, registry::agent::Status, registry::kya::FORMER_SHOWN,
@@ -49,9 +49,7 @@ impl Excerpt {
     ///
     /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Store`].
     pub fn of(store: &impl Store, state: &State, wallets: &[Address]) -> Result<Self, IndexError> {
-        if state.as_of().is_none() {
-            return Err(IndexError::Incomplete { percent: state.percent() });
-        }
+        state.block()?;
         let agents = with_ancestors(store, newest_agents(store, wallets)?)?;
         let ended = agents.iter().filter(|(_, agent)| agent.status().is_some_and(Status::has_ended));
         let ends = changes::ended_at(store, &ended.map(|(id, _)| *id).collect::<Vec<_>>())?;
@@ -129,7 +127,8 @@ pub(super) fn with_ancestors(
         if unread.is_empty() || depth == MAX_LEVELS {
             break;
         }
-        level = agents_of(of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], &unread)?)?;
+        let rows = of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], &unread)?;
+        level = rows.into_iter().map(|mut row| agent(&mut row)).collect::<Result<_, _>>()?;
     }
     Ok(known)
 }
@@ -143,12 +142,9 @@ fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, In
     let wallets: Vec<String> =
         wallets.iter().map(|wallet| format!("[{},\"{}\"]", place(*wallet), hex::encode(wallet))).collect();
     let wallets = SqlValue::Text(format!("[{}]", wallets.join(",")));
-    agents_of(store.execute(statement, &[wallets, (OF_A_WALLET - 1).into()])?)
+    query(store, statement, &[wallets, (OF_A_WALLET - 1).into()], agent)
 }
 
-fn agents_of(rows: Vec<Vec<SqlValue>>) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
-    let read = |row| {
-        IndexedAgent::read_with_events(&mut Columns::of(row)).map(|(id, agent)| (id, agent.without_scope()))
-    };
-    rows.into_iter().map(read).collect()
+fn agent(row: &mut Columns) -> Result<(u64, IndexedAgent), StoreError> {
+    IndexedAgent::read_with_events(row).map(|(id, agent)| (id, agent.without_scope()))
 }

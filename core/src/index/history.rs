@@ -157,7 +157,7 @@ impl HistoryQuery {
         registry: Address,
         (id, limit, cursor): (AgentId, u64, Option<HistoryCursor>),
     ) -> Result<Self, IndexError> {
-        let Some(at) = state.as_of() else { return Err(IndexError::Incomplete { percent: state.percent() }) };
+        let at = state.block()?;
         let number = u64::try_from(id.0).ok();
         let entry = number.map(|id| tables::find(store, id)).transpose()?.flatten();
         let (Some(number), Some(entry)) = (number, entry) else {

@@ -224,8 +224,7 @@ impl PostingChanges {
              (SELECT min(first) FROM postings WHERE {of_list}))"
         );
         let mut lists = BTreeMap::<Key, Rows>::new();
-        for row in write_returning(store, &statement, &asked)? {
-            let mut row = Columns::of(row);
+        for mut row in write_returning(store, &statement, &asked)? {
             let property = *properties.get(&row.integer()?).ok_or_else(StoreError::corrupt)?;
             let (key, first) = (row.blob()?, row.number()?);
             lists.entry((property, key)).or_default().insert(first, read_ids(&mut row)?);

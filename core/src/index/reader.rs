@@ -92,9 +92,7 @@ impl<'a, S: Store> Index<'a, S> {
 
     /// The later one of a time and that of the rows' block.
     pub(crate) fn not_before_its_block(&self, now: Timestamp) -> Result<Timestamp, IndexError> {
-        let incomplete = || IndexError::Incomplete { percent: self.state.percent() };
-        let block = self.state.as_of().ok_or_else(incomplete)?;
-        Ok(now.max(Timestamp::from_seconds(block.seconds)))
+        Ok(now.max(Timestamp::from_seconds(self.state.block()?.seconds)))
     }
 
     /// Attestations from this second on are current.

@@ -97,8 +97,7 @@ impl ShardChanges {
                          WHERE shards.start = changed.begins RETURNING start, bits, bytes";
         // A shard that is returned twice has its last size the last time.
         let mut grown = BTreeMap::new();
-        for row in write_returning(store, statement, &changed)? {
-            let mut row = Columns::of(row);
+        for mut row in write_returning(store, statement, &changed)? {
             grown.insert(row.number()?, (read_bits(&mut row)?, row.number()?));
         }
         for (start, (bits, bytes)) in grown {
@@ -123,7 +122,7 @@ impl ShardChanges {
 /// The places of agents' wallets.
 fn places_of(store: &impl Store, ids: &[u64]) -> Result<Vec<u64>, StoreError> {
     let places = of_ids(store, "SELECT place FROM agents WHERE place IS NOT NULL AND id", &[], ids)?;
-    places.into_iter().map(|row| Columns::of(row).number()).collect()
+    places.into_iter().map(|mut row| row.number()).collect()
 }
 
 /// Gives shards and segments of later blocks, which are not of the chain any more, the version of this one:

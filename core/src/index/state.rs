@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    IndexError,
     checkpoint::{Checkpoint, text},
     coverage::{Coverage, Lateness},
     indexed_agent::IndexedAgent,
@@ -307,6 +308,11 @@ impl State {
             Phase::Complete(rows) | Phase::Comparing { rows: Some(rows), .. } => Some(rows.block),
             Phase::Comparing { rows: None, .. } => None,
         }
+    }
+
+    /// The same, or [`IndexError::Incomplete`].
+    pub(crate) fn block(&self) -> Result<Checkpoint, IndexError> {
+        self.as_of().ok_or_else(|| IndexError::Incomplete { percent: self.percent() })
     }
 
     /// Whether all agents are of one block, and are not being compared.

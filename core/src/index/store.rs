@@ -286,7 +286,7 @@ pub(super) fn write_returning<const N: usize>(
     store: &impl Store,
     statement: &str,
     rows: &[[SqlValue; N]],
-) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+) -> Result<Vec<Columns>, StoreError> {
     write_values(store, statement, N, rows.as_flattened())
 }
 
@@ -296,7 +296,7 @@ fn write_values(
     statement: &str,
     width: usize,
     rows: &[SqlValue],
-) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+) -> Result<Vec<Columns>, StoreError> {
     let (mut text, mut returned) = (String::new(), Vec::new());
     let mut rows = rows.chunks(width).peekable();
     while let Some(row) = rows.next() {
@@ -314,7 +314,8 @@ fn write_values(
         text.push(']');
         if text.len() >= TEXT_BYTES || rows.peek().is_none() {
             text.push(']');
-            returned.extend(store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?);
+            let rows = store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?;
+            returned.extend(rows.into_iter().map(Columns::of));
         }
     }
     Ok(returned)
@@ -327,12 +328,12 @@ pub(super) fn of_ids(
     statement: &str,
     given: &[SqlValue],
     ids: &[u64],
-) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+) -> Result<Vec<Columns>, StoreError> {
     let statement = format!("{statement} IN (SELECT value FROM json_each(?))");
     let mut answered = Vec::new();
     for ids in ids.chunks(IDS) {
         let parameters = [given, &[ids_as_json(ids)]].concat();
-        answered.extend(store.execute(&statement, &parameters)?);
+        answered.extend(store.execute(&statement, &parameters)?.into_iter().map(Columns::of));
     }
     Ok(answered)
 }

@@ -410,7 +410,7 @@ pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<IndexedAgent>, 
 /// The existing ones of these agents, without their sums.
 pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let rows = of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], ids)?;
-    rows.into_iter().map(|row| IndexedAgent::read_with_events(&mut Columns::of(row))).collect()
+    rows.into_iter().map(|mut row| IndexedAgent::read_with_events(&mut row)).collect()
 }
 
 /// The ids of those of these agents that are not as they are stored. A record that cannot be read now says
@@ -431,8 +431,7 @@ pub(super) fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, 
     let reporting: Vec<u64> =
         entries.iter().filter(|(_, entry)| entry.full.reports > 0).map(|(id, _)| *id).collect();
     let statement = "SELECT id, is_category, text, amount FROM revenue WHERE id";
-    for row in of_ids(store, statement, &[], &reporting)? {
-        let mut row = Columns::of(row);
+    for mut row in of_ids(store, statement, &[], &reporting)? {
         if let Some(entry) = entries.get_mut(&row.number()?) {
             entry.full.sums.push(sum(&mut row)?);
         }

@@ -59,9 +59,7 @@ impl Shards {
     /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where no storage root
     /// was seen at the rows' block, or an agent cannot be read.
     pub fn manifest(&self, state: &State, identity: Identity) -> Result<Manifest, IndexError> {
-        let Some(block) = state.as_of() else {
-            return Err(IndexError::Incomplete { percent: state.percent() });
-        };
+        let block = state.block()?;
         let vouched = state.vouched().filter(|_| self.is_whole);
         let (storage_root, confirmed_at) = vouched.ok_or(IndexError::Uncovered)?;
         let block_timestamp = Timestamp::from_seconds(block.seconds);
@@ -95,9 +93,7 @@ pub fn shard(
     identity: &Identity,
     entry: ShardEntry,
 ) -> Result<Option<Vec<u8>>, IndexError> {
-    if state.as_of().is_none() {
-        return Err(IndexError::Incomplete { percent: state.percent() });
-    }
+    state.block()?;
     let (version, places) = match shards::version_of(store, entry.range)? {
         Some(version) => (Some(version), None),
         None => segments::find(store, entry.range)?
