@@ -97,13 +97,7 @@ impl Host {
         Self { nodes, known, limits: Limits { walk_ms: 0, ..Limits::default() }, now: 0, took: 0 }
     }
 
-    /// The answer, or why no endpoint gave one.
-    pub(crate) fn ask(&mut self, target: &str) -> Result<Value, RunError> {
-        self.answer(target).map_err(run_error)
-    }
-
-    /// The answer, or any error.
-    pub(crate) fn answer(&mut self, target: &str) -> Result<Value, Error> {
+    pub(crate) fn ask(&mut self, target: &str) -> Result<Value, Error> {
         let known = self.known.for_run(self.now);
         let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(known);
         let Self { nodes, known, took, .. } = self;
@@ -118,13 +112,6 @@ impl Host {
 
 pub(crate) fn read(answer: Document) -> Value {
     serde_json::from_str(&answer.body).unwrap()
-}
-
-pub(crate) fn run_error(error: Error) -> RunError {
-    match error {
-        Error::Query(QueryError::Run(error)) => error,
-        other => panic!("{other}"),
-    }
 }
 
 /// The blocks that the records in an answer were read in.

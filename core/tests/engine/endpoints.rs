@@ -89,8 +89,8 @@ fn what_a_node_lacked_is_asked_of_it_again_by_one_run_a_minute() {
 #[test]
 fn an_endpoint_that_wins_a_race_answers_this_run_alone() {
     let mut host = Host::new([good(), good()]);
-    let mut run = Run::new(question(ONE_ROUND), CANONICAL_ADDRESS, host.limits).over(host.known.clone());
-    let Ok(Step::Send(batch)) = run.step() else { panic!() };
+    let mut run = run(ONE_ROUND, host.limits, &host.known);
+    let batch = next_batch(&mut run);
     run.answered_by(1);
     let (reply, _) = host.nodes[1].reply(&batch);
     run.feed(Reply { status: 200, body: &reply.unwrap().1 }).unwrap();
@@ -146,7 +146,7 @@ fn pauses_begin_when_every_endpoint_has_had_its_chance() {
     assert_eq!((host.posts(), host.took), (vec![2, 2, 1], 5 * 10 + 100 + 400));
     // One alone is asked again a little later, and not forever.
     for (busy, millis, outcome) in
-        [(1, 20 + 100, None), (2, 30 + 100 + 400, None), (3, 530, Some(RunError::Http(429)))]
+        [(1, 20 + 100, None), (2, 30 + 100 + 400, None), (3, 530, Some(Error::from(RunError::Http(429))))]
     {
         let mut host = Host::new([with_faults(vec![Fault::Status(429); busy])]);
         assert_eq!(host.ask("/api/v1/stats").err(), outcome);
@@ -194,7 +194,7 @@ fn the_deadline_is_over_all_attempts_and_cuts_the_last() {
     let mut slow = Host::new([failing(Fault::Slow(3_900))]);
     slow.nodes[0].registry.agents = (1..=9).map(|id| record(id, id - 1)).collect();
     let error = slow.ask("/api/v1/agent/1/lineage").unwrap_err();
-    assert_eq!(error, RunError::TimedOut { seconds: 4 }, "the fourth level had what was left of 15 s");
+    assert_eq!(error, RunError::TimedOut { seconds: 4 }.into(), "the fourth level had what was left of 15 s");
     assert_eq!(slow.took, 15_000);
 }
 
@@ -205,7 +205,7 @@ fn an_endpoint_of_another_chain_than_the_settings_is_refused() {
         assert_eq!(blocks(&host.ask(target).unwrap()), of_block(CHAIN_ID, 100));
     }
     let error = Host::new([on_chain(1)]).ask(ONE_ROUND).unwrap_err();
-    assert_eq!(error, RunError::WrongChain { found: 1, expected: CHAIN_ID });
+    assert_eq!(error, RunError::WrongChain { found: 1, expected: CHAIN_ID }.into());
     assert_eq!(error.to_string(), "RPC endpoint is on chain 1, not 84532");
     // One request a batch: the header comes without a call that tells the chain, and is not believed.
     let mut wrong = on_chain(5);
@@ -335,7 +335,7 @@ proptest! {
         let mut host = Host::new(nodes);
         host.limits = Limits { walk_ms: 0, freshness: max_age.map(fresh), calls_per_chunk, ..Limits::default() };
         for target in [TWO_ROUNDS, ONE_ROUND, TWO_ROUNDS] {
-            let outcome = host.answer(target);
+            let outcome = host.ask(target);
             prop_assert!(host.took <= host.limits.deadline_ms, "{} ms", host.took);
             prop_assert!(host.posts().iter().sum::<u32>() <= host.limits.rounds);
             let Ok(answer) = outcome else { continue };

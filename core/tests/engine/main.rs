@@ -15,7 +15,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
-use common::{host, prelude::*, random::cases, scan_query};
+use common::{host, prelude::*, random::cases};
 use proptest::prelude::*;
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;
@@ -159,18 +159,6 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
             known.merge(&run.update());
             assert_eq!((host::read(answer), node.round_trips()), (expected.clone(), trips), "{undeployed:?}");
         }
-    }
-}
-
-#[test]
-fn one_scan_answers_all_questions_about_the_whole_registry() {
-    let mut node = node(30);
-    node.registry.reports = (1..=9).map(|id| report(id, id)).collect();
-    let scan = node.run(scan_query());
-    for target in &TWO_ROUNDS[..4] {
-        let now = Timestamp::from_seconds(NOW);
-        let document = scan.as_ref().unwrap().document(&Route::parse(target).unwrap(), now).unwrap();
-        assert_eq!(host::read(document), node.ask(target).unwrap(), "{target}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloy_sol_types::SolCall;
 use registry_core::eth::abi::IAgentRegistry::getAgentCall;
-use registry_core::{api::route::FINAL_SECONDS, api::scan::Scan, eth::as_of::BlockId};
+use registry_core::{api::route::FINAL_SECONDS, api::scan::Scan};
 
 use crate::common::prelude::*;
 
@@ -196,23 +196,6 @@ fn what_is_final_is_kept_for_long_and_what_is_not_for_the_usual_time() {
         assert_eq!(document.max_age(60, Timestamp::from_seconds(NOW)), max_age, "block {block}");
         assert_eq!(document.max_age(0, Timestamp::from_seconds(NOW)), 0);
     }
-}
-
-#[test]
-fn a_block_without_state_is_not_available_and_says_so() {
-    let mut node = expiring();
-    node.oldest_state = 80;
-    for block in ["79", "101", &format!("0x{}", "ab".repeat(32))] {
-        for path in [kya(1), "/api/v1/agent/1".to_owned()] {
-            node.log.clear();
-            let error = node.ask(&format!("{path}?block={block}")).unwrap_err();
-            let expected = Error::Query(QueryError::BlockNotAvailable(BlockId::parse(block).unwrap()));
-            assert_eq!(error, expected, "{path}");
-            assert_eq!((error.code(), error.status()), (Code::BlockNotAvailable, 404));
-            assert!(node.round_trips() <= 3, "{:?}", node.log);
-        }
-    }
-    assert_eq!(ask(&mut node, &format!("{}?block=80", kya(1)), None)["asOf"]["blockNumber"], 80);
 }
 
 #[test]
