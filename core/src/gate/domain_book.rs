@@ -244,7 +244,7 @@ impl KnownFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liability::{DecimalId, fixture};
+    use crate::liability::{DecimalId, PinnedRecord, fixture};
     use alloy_primitives::Bytes;
 
     const ACME: Address = Address::repeat_byte(1);
@@ -275,17 +275,10 @@ mod tests {
     }
 
     fn agent(liable: Address) -> VerdictAgent {
-        VerdictAgent {
-            id: "7".to_owned(),
-            creator: CREATOR,
-            liable,
-            basis: crate::liability::Basis::Unknown,
-            attested_at: None,
-            acceptance: None,
-            domains: DomainWord::Silent,
-            registered_at: Timestamp::from_seconds(1),
-            scope_hash: B256::ZERO,
-        }
+        let (agent_id, agent_wallet, haftungsperson) = (U256::from(7), Address::ZERO, liable);
+        let record =
+            PinnedRecord { agent_id, creator: CREATOR, agent_wallet, haftungsperson, registered_at: 1 };
+        VerdictAgent::new(record, "", None).unwrap()
     }
 
     /// The book of one domain after these fetches, each at its second.

@@ -192,6 +192,10 @@ mod tests {
         Verdict { decision, reasons: Vec::new(), agent, compliant_until, as_of }
     }
 
+    fn provisioned() -> AgentPolicy {
+        AgentPolicy { allow: vec![Decision::Provision], ..AgentPolicy::default() }
+    }
+
     fn judged(policy: &AgentPolicy, verdict: &Verdict) -> Result<(), AgentDenial> {
         policy.judge(verdict, Timestamp::from_seconds(1_000))
     }
@@ -222,11 +226,11 @@ mod tests {
             (vec![], vec![other], true),
         ] {
             let liable = Wallets { allow, deny };
-            let policy = AgentPolicy { allow: vec![Decision::Provision], liable, ..AgentPolicy::default() };
+            let policy = AgentPolicy { liable, ..provisioned() };
             assert_eq!(judged(&policy, &verdict(Decision::Provision, None)).is_ok(), served, "{policy:?}");
         }
         let creators = Wallets { allow: vec![], deny: vec![CREATOR] };
-        let policy = AgentPolicy { allow: vec![Decision::Provision], creators, ..AgentPolicy::default() };
+        let policy = AgentPolicy { creators, ..provisioned() };
         assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Err(AgentDenial::AgentNotAllowed));
     }
 
@@ -246,28 +250,14 @@ mod tests {
             let mut verdict = verdict(Decision::Provision, None);
             let attested_at = attested_at.map(Timestamp::from_seconds);
             verdict.agent = verdict.agent.map(|agent| VerdictAgent { basis, attested_at, ..agent });
-            for (rule, served) in [(&default, by_default), (&any, by_any)] {
-                let liability = Some(rule.clone());
-                let policy =
-                    AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
-                let expected = if served { Ok(()) } else { Err(AgentDenial::LiableNotProved) };
+            for (rule, served) in [(Some(&default), by_default), (Some(&any), by_any), (None, true)] {
+                let policy = AgentPolicy { liability: rule.cloned(), ..provisioned() };
+                let refused = Err(AgentDenial::LiableNotProved);
+                let expected = if served { Ok(()) } else { refused };
                 assert_eq!(judged(&policy, &verdict), expected, "{basis:?} {attested_at:?} {rule:?}");
+                // What a domain disowns is refused with a rule on liability and without.
+                assert_eq!(judged(&policy, &verdict.with_domains(DomainWord::Disowned)), refused);
             }
-        }
-    }
-
-    #[test]
-    fn what_a_domain_disowns_is_refused_by_policies_with_and_without_a_rule_on_liability() {
-        let any = LiabilityRule { basis: vec![Basis::Named], attested_seconds: 90 };
-        let verdict = verdict(Decision::Provision, None);
-        for (liability, domains, expected) in [
-            (None, DomainWord::Silent, Ok(())),
-            (None, DomainWord::Disowned, Err(AgentDenial::LiableNotProved)),
-            (Some(any), DomainWord::Disowned, Err(AgentDenial::LiableNotProved)),
-        ] {
-            let policy =
-                AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
-            assert_eq!(judged(&policy, &verdict.with_domains(domains)), expected, "{policy:?}");
         }
     }
 
@@ -300,8 +290,7 @@ mod tests {
 
     #[test]
     fn an_attestation_has_to_be_current_for_long_enough() {
-        let policy =
-            AgentPolicy { allow: vec![Decision::Provision], remaining_seconds: 60, ..AgentPolicy::default() };
+        let policy = AgentPolicy { remaining_seconds: 60, ..provisioned() };
         assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Ok(()), "it never lapses");
         let at_once = AgentPolicy { remaining_seconds: 0, ..policy.clone() };
         for (policy, first) in [(&policy, 1_060), (&at_once, 1_000)] {

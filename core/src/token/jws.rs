@@ -90,21 +90,10 @@ impl<'a> Jws<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registry::kya::Decision, token::Stated, token::StatedAt, token::Terms};
-    use alloy_primitives::Address;
 
     fn claims() -> VerdictClaims {
-        let stated = Stated {
-            wallet: Address::repeat_byte(0xab),
-            decision: Decision::Provision,
-            reasons: Vec::new(),
-            liable: Some(Address::repeat_byte(1)),
-            compliant_until: None,
-            as_of: StatedAt::number(1),
-        };
-        let now = crate::eth::timestamp::Timestamp::from_seconds(1);
-        let terms = Terms { issuer: "i", chain: 1, audience: None, admission: None, now, cached_until: now };
-        VerdictClaims::of(stated, &terms)
+        let claims = r#"{"iss":"i","sub":"eip155:1:0xab","iat":1,"exp":2,"decision":"provision","reasons":[],"asOf":{"blockNumber":1}}"#;
+        serde_json::from_str(claims).unwrap()
     }
 
     #[test]

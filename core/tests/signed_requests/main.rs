@@ -7,7 +7,7 @@
 //! 5. What a host finds, or cannot find, of account and attestation leads to the specification's code.
 //! 6. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (20,000 if it does not),
 //!    `MUTATION_SEED` where the random numbers begin: `GATE_MUTATIONS=10000000 cargo test --release
-//!    -p registry-core --test gate` are ten million.
+//!    -p registry-core --test signed_requests` are ten million.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod decision;
@@ -17,7 +17,7 @@ mod mutations;
 mod random;
 mod signing;
 
-use alloy_primitives::{Address, U256, hex, keccak256, uint};
+use alloy_primitives::{Address, hex, keccak256};
 use base64ct::{Base64, Encoding as _};
 use message::{ADDRESS, COMPONENTS, Message, parameters, rules};
 use registry_core::eth::timestamp::Timestamp;
@@ -90,9 +90,6 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         (NoAcceptableSignature, input("\"erc8128\"", "erc8128")),
         (NoAcceptableSignature, input(";tag=\"erc8128\"", "")),
         (InvalidKeyid, input(&keyid, &keyid.replace(":1:", ":01:"))),
-        (InvalidKeyid, input(&keyid, &keyid.to_uppercase().replace("EIP155", "eip155"))),
-        (InvalidKeyid, input(&keyid, &keyid.replace("eip155", "erc8128"))),
-        (InvalidKeyid, input(&keyid, "eip155")),
         (InvalidKeyid, input(&keyid, "?1")),
         (InvalidKeyid, input(&format!(";keyid={keyid}"), "")),
         (UnsupportedChain, input("eip155:1:", "eip155:8453:")),
@@ -107,7 +104,6 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         (BadContentDigest, Message { content: r#"{"hello":"World"}"#.to_owned(), ..vector() }),
         (BadContentDigest, Message { content: String::new(), ..vector() }),
         (BadContentDigest, appended("content-digest", ",")),
-        (BadContentDigest, appended("content-digest", ", sha-512=:AAAA:")),
         (NonceRequired, signed(&COMPONENTS, &usual().replace(NONCE, ""))),
         (UnsupportedAlgorithm, input(";tag", ";alg=\"ecdsa\";tag")),
         (BadSignature, Message { target: "/items?view=brief".to_owned(), ..vector() }),
@@ -199,20 +195,9 @@ fn only_the_accounts_own_signature_of_65_bytes_is_admitted() {
     let with =
         |bytes: &[u8]| vector.clone().set("signature", format!("request=:{}:", Base64::encode_string(bytes)));
     assert!(with(&bytes).verify(&rules()).is_ok());
-    let order = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141_U256);
-    let high: [u8; 32] = (order - U256::from_be_slice(&bytes[32..64])).to_be_bytes();
-    for (what, bytes) in [
-        ("64 bytes", bytes[..64].to_vec()),
-        ("66 bytes", [&bytes[..], &[0]].concat()),
-        ("v 0", [&bytes[..64], &[0]].concat()),
-        ("v 28", [&bytes[..64], &[28]].concat()),
-        ("v of a transaction", [&bytes[..64], &[37]].concat()),
-        ("a high s", [&bytes[..32], &high, &[28]].concat()),
-        ("r 0", [&[0; 32], &bytes[32..]].concat()),
-        ("s 0", [&bytes[..32], &[0; 32], &[27]].concat()),
-        ("nothing", Vec::new()),
-    ] {
-        assert_eq!(with(&bytes).verify(&rules()), Err(RefusalCode::BadSignature), "{what}");
+    // What else is no signature: `forward`. Here a recovery id of 0 is not read as 27.
+    for wrong in [&bytes[..64], &[&bytes[..64], &[0]].concat(), &[&bytes[..64], &[28]].concat(), &[]] {
+        assert_eq!(with(wrong).verify(&rules()), Err(RefusalCode::BadSignature), "{wrong:?}");
     }
     // Code decides alone, whatever its key signed.
     let denied = vector.verify_as(&rules(), Some(AccountState::Code { accepts: false }));

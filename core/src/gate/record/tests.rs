@@ -20,13 +20,9 @@ const SIGNATURE: &str =
     "/BpEToskxkMJ65uRmaNUPiBwbwwg6z3CxEDJJwEYREIx1Hwn85Z1L8XlRpILGx4q80yeiNugYzaUsVPWiPcB0Bs=";
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
-/// The line of an admission of this account at `now`, for this site, with a token by the key `kid`.
-fn line(account: VerifiedBy, wallet: &str, now: u64, audience: &str, kid: &str) -> String {
-    accepted_line(account, wallet, now, audience, kid, None)
-}
-
-/// The same of an agent that its liable wallet, of the same key, has accepted.
-fn accepted_line(
+/// The line of an admission of this account at `now`, for this site, with a token by the key `kid`; of an
+/// agent that its liable wallet, of the same key, has accepted where there is an acceptance.
+fn line(
     account: VerifiedBy,
     wallet: &str,
     now: u64,
@@ -92,7 +88,7 @@ fn verified(line: &str, code: bool, is_signed: bool) -> Result<Admission, Record
 
 #[test]
 fn a_record_shows_who_asked_for_what_and_when() {
-    let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a");
+    let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", None);
     let admission = verified(&line, false, true).unwrap();
     assert_eq!((admission.account.chain, admission.account.address), (1, WALLET.parse().unwrap()));
     assert_eq!(admission.method, "POST");
@@ -112,19 +108,17 @@ fn a_record_shows_who_asked_for_what_and_when() {
 fn parts_that_contradict_one_another_are_refused_with_the_reason() {
     let key = VerifiedBy::Key;
     let other = "0x7e5f4552091a69125d5dfcb7b8c2659029395bde";
+    let good = line(key, WALLET, 1_700_000_001, SITE, "a", None);
     for (line, reason) in [
-        (line(key, other, 1_700_000_001, SITE, "a"), "another account"),
-        (line(key, WALLET, 1_699_999_969, SITE, "a"), "was not valid at the time"),
-        (line(key, WALLET, 1_700_000_091, SITE, "a"), "was not valid at the time"),
-        (line(key, WALLET, 1_700_000_001, "http://api.example", "a"), "for another site"),
-        (line(key, WALLET, 1_700_000_001, "https://api.other", "a"), "for another site"),
-        (line(key, WALLET, 1_700_000_001, SITE, "b"), "signed by the key \"b\", which is not"),
-        (
-            line(key, WALLET, 1_700_000_001, SITE, "a").replace("\"policy\":\"api\"", "\"policy\":\"apj\""),
-            "for another admission",
-        ),
-        (line(key, WALLET, 1_700_000_001, SITE, "a").replace("22:13:21", "22:13:22"), "at another time"),
-        (line(key, WALLET, 1_700_000_001, SITE, "a").replace("00aa", "00ab"), "for another admission"),
+        (line(key, other, 1_700_000_001, SITE, "a", None), "another account"),
+        (line(key, WALLET, 1_699_999_969, SITE, "a", None), "was not valid at the time"),
+        (line(key, WALLET, 1_700_000_091, SITE, "a", None), "was not valid at the time"),
+        (line(key, WALLET, 1_700_000_001, "http://api.example", "a", None), "for another site"),
+        (line(key, WALLET, 1_700_000_001, "https://api.other", "a", None), "for another site"),
+        (line(key, WALLET, 1_700_000_001, SITE, "b", None), "signed by the key \"b\", which is not"),
+        (good.replace("\"policy\":\"api\"", "\"policy\":\"apj\""), "for another admission"),
+        (good.replace("22:13:21", "22:13:22"), "at another time"),
+        (good.replace("00aa", "00ab"), "for another admission"),
     ] {
         let error = verified(&line, false, true).unwrap_err().to_string();
         assert!(error.contains(reason), "{reason}: {error}");
@@ -133,9 +127,8 @@ fn parts_that_contradict_one_another_are_refused_with_the_reason() {
 
 #[test]
 fn a_record_proves_which_acceptance_it_rests_on() {
-    let line = |acceptance: &Acceptance| {
-        accepted_line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(acceptance))
-    };
+    let line =
+        |acceptance: &Acceptance| line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(acceptance));
     let good = acceptance(|_| {});
     let admission = verified(&line(&good), false, true).unwrap();
     let proved = admission.acceptance.unwrap();
@@ -162,7 +155,7 @@ fn a_record_proves_which_acceptance_it_rests_on() {
 #[test]
 fn a_line_with_any_byte_changed_is_refused() {
     let accepted = acceptance(|_| {});
-    let line = accepted_line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(&accepted));
+    let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(&accepted));
     let keys = KeySet::parse(KEYS).unwrap();
     let token = line.rsplit('"').nth(1).and_then(|token| Jws::parse(token).ok()).unwrap();
     // The issuer has signed this token and no other.
@@ -188,7 +181,7 @@ fn a_line_with_any_byte_changed_is_refused() {
 
 #[test]
 fn that_code_has_signed_is_the_issuers_word_alone() {
-    let line = line(VerifiedBy::Code, WALLET, 1_700_000_001, SITE, "a");
+    let line = line(VerifiedBy::Code, WALLET, 1_700_000_001, SITE, "a", None);
     assert_eq!(verified(&line, false, true).unwrap_err(), RecordError::Code);
     assert_eq!(verified(&line, true, true).unwrap().verified_by, VerifiedBy::Code);
 }
