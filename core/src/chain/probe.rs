@@ -245,8 +245,11 @@ mod tests {
         }))
     }
 
-    /// What a probe finds; `most` requests of a batch are answered, and more are refused with this status.
-    fn found(node: Node, most: usize, refusal: Option<u16>) -> ([Option<bool>; 5], usize) {
+    /// The status with which a node, or a gateway before it, refuses a batch.
+    type Refusal = fn(&[Value]) -> Option<u16>;
+
+    /// What a probe finds; `most` requests of a batch are answered.
+    fn found(node: Node, most: usize, refusal: Refusal) -> ([Option<bool>; 5], usize) {
         let (mut probe, mut posts) = (NodeProbe::new(Address::ZERO), 0);
         while let Some(body) = probe.body() {
             posts += 1;
@@ -254,7 +257,7 @@ mod tests {
                 Value::Array(requests) => requests,
                 one => vec![one],
             };
-            if let Some(status) = refusal.filter(|_| requests.len() > most) {
+            if let Some(status) = refusal(&requests) {
                 probe.take(Some(Reply { status, body: b"no" }));
                 continue;
             }
@@ -279,27 +282,6 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_refused_for_one_of_its_requests_says_nothing_of_batches() {
-        let mut probe = NodeProbe::new(Address::ZERO);
-        while let Some(body) = probe.body() {
-            let answer = |request: &Value| {
-                let method = request["method"].as_str().unwrap();
-                json!({ "id": request["id"], "result": good(method).unwrap().unwrap() })
-            };
-            let body = match serde_json::from_str(&body).unwrap() {
-                _ if body.contains("eth_getProof") => "<html>".to_owned(),
-                Value::Array(requests) => requests.iter().map(answer).collect::<Value>().to_string(),
-                request => answer(&request).to_string(),
-            };
-            let status = if body.starts_with('<') { 405 } else { 200 };
-            probe.take(Some(Reply { status, body: body.as_bytes() }));
-        }
-        let all = NodeFeatures { block_hash: Some(true), logs: Some(true), ..NodeFeatures::default() };
-        let expected = NodeFeatures { proofs: Some(false), finalized: Some(true), batch: Some(true), ..all };
-        assert_eq!(probe.found(), expected);
-    }
-
-    #[test]
     fn a_node_is_found_to_lack_what_it_refuses_in_any_words_and_nothing_that_it_is_too_busy_for() {
         const YES: Option<bool> = Some(true);
         const NO: Option<bool> = Some(false);
@@ -321,15 +303,20 @@ mod tests {
             "eth_getProof" => Some(Ok(Value::Null)),
             method => good(method),
         };
+        let none: Refusal = |_| None;
+        let no_proofs: Refusal =
+            |batch| batch.iter().any(|request| request["method"] == "eth_getProof").then_some(405);
         for (what, node, most, refusal, expected, posts) in [
-            ("good", good as Node, 9, None, [YES; 5], 2),
-            ("lacks", lacks, 9, None, [NO, NO, NO, NO, YES], 2),
-            ("busy", busy, 9, None, [None, None, None, None, YES], 2),
-            ("odd", odd, 9, None, [YES, NO, None, NO, YES], 2),
-            ("no batches", good, 1, Some(400), [YES, YES, YES, YES, NO], 6),
-            ("the first alone", good, 1, None, [YES, YES, YES, YES, NO], 5),
-            ("overloaded", good, 1, Some(503), [None; 5], 1),
-            ("silent", |_| None, 9, None, [None; 5], 1),
+            ("good", good as Node, 9, none, [YES; 5], 2),
+            ("lacks", lacks, 9, none, [NO, NO, NO, NO, YES], 2),
+            ("busy", busy, 9, none, [None, None, None, None, YES], 2),
+            ("odd", odd, 9, none, [YES, NO, None, NO, YES], 2),
+            ("no batches", good, 9, |batch| (batch.len() > 1).then_some(400), [YES, YES, YES, YES, NO], 6),
+            // A batch that is refused for one of its requests says nothing of batches.
+            ("no proofs", good, 9, no_proofs, [YES, NO, YES, YES, YES], 5),
+            ("the first alone", good, 1, none, [YES, YES, YES, YES, NO], 5),
+            ("overloaded", good, 9, |batch| (batch.len() > 1).then_some(503), [None; 5], 1),
+            ("silent", |_| None, 9, none, [None; 5], 1),
         ] {
             assert_eq!(found(node, most, refusal), (expected, posts), "{what}");
         }

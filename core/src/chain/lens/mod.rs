@@ -123,8 +123,7 @@ pub(super) fn run((address, code): (Address, &str), data: &[u8], method: Method,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloy_primitives::{Bytes, keccak256};
-    use alloy_sol_types::SolValue;
+    use alloy_primitives::keccak256;
 
     #[test]
     fn each_lens_stands_where_its_name_hashes_to() {
@@ -132,18 +131,5 @@ mod tests {
         for (lens, name) in [(LENS_ADDRESS, "agent registry lens"), (account_lens::ADDRESS, "account lens")] {
             assert_eq!(lens.as_slice(), &keccak256(name)[12..]);
         }
-    }
-
-    #[test]
-    fn creation_code_ends_with_the_constructors_arguments() {
-        let subject = Subject { registry: Address::repeat_byte(7), detail: Detail::Revenue, listed: None };
-        let params = params(subject, Span { first: 3, count: 9 }, Method::Create, "\"latest\"");
-        let params: serde_json::Value = serde_json::from_str(&params).unwrap();
-        let data = hex::decode(params[0]["data"].as_str().unwrap()).unwrap();
-        let arguments = &data[DEPLOYLESS_CODE.len() / 2..];
-        let (code, call) = <(Bytes, Bytes)>::abi_decode_params(arguments).unwrap();
-        assert_eq!(hex::encode(code), LENS_CODE);
-        let call = walkCall::abi_decode(&call).unwrap();
-        assert_eq!((call.registry, call.first, call.count), (subject.registry, U256::from(3), U256::from(9)));
     }
 }

@@ -182,10 +182,6 @@ pub fn classify(error: &ErrorPayload) -> Action {
 mod tests {
     use super::*;
 
-    fn action(code: i64, message: &str) -> Action {
-        classify(&ErrorPayload { code, message: message.to_owned().into(), data: None })
-    }
-
     #[test]
     fn each_error_calls_for_its_action() {
         for (code, message, expected) in [
@@ -252,7 +248,8 @@ mod tests {
             (-32000, "execution reverted: out of gas", Action::Revert),
             (3, "execution reverted: header not found", Action::Revert),
         ] {
-            assert_eq!(action(code, message), expected, "{message}");
+            let error = ErrorPayload { code, message: message.into(), data: None };
+            assert_eq!(classify(&error), expected, "{message}");
         }
     }
 }
