@@ -7,10 +7,6 @@ use registry_core::eth::abi::IAgentRegistry::attestationGracePeriodCall;
 use crate::common::{host::finish, prelude::*, scan_query};
 use crate::{LIST, node};
 
-fn too_heavy(function: &'static str) -> Error {
-    Error::Query(QueryError::TooHeavy { function })
-}
-
 /// Asks the first of two endpoints, which stays the preferred one.
 fn ask_first<Q: Query>(
     query: Q,
@@ -48,7 +44,7 @@ fn time_outs_of_large_batches_and_gas_that_runs_out_count_against_no_endpoint() 
         node.quirks.batch_limit = batch_limit;
         node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
         let answer = ask_first(question("/api/v1/agent/1"), |batch| Ok(node.post(batch)));
-        assert_eq!(answer, Err(too_heavy("attestationGracePeriod()")));
+        assert_eq!(answer, Err(QueryError::TooHeavy { function: "attestationGracePeriod()" }.into()));
     }
 }
 

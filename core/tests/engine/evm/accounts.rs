@@ -13,12 +13,9 @@ use crate::common::prelude::*;
 const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
 
 fn read(chain: &mut EvmChain, account: Address) -> Result<AccountFacts, QueryError> {
-    let query = AccountQuery {
-        account,
-        signed: Some((B256::repeat_byte(1), Bytes::from(vec![7; 65]))),
-        registry: Some(chain.registry),
-        now: Timestamp::from_seconds(chain.now),
-    };
+    let signed = Some((B256::repeat_byte(1), Bytes::from(vec![7; 65])));
+    let (registry, now) = (Some(chain.registry), Timestamp::from_seconds(chain.now));
+    let query = AccountQuery { account, signed, registry, now };
     drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch))
 }
 

@@ -52,7 +52,8 @@ impl EvmChain {
         };
         let mut registry = artifact("AgentRegistry", "bytecode").to_vec();
         registry.extend(chain.forwarder.into_word());
-        chain.registry = chain.create(registry.into());
+        let tx = chain.transaction(actor(0), TxKind::Create, registry.into());
+        chain.registry = chain.evm.transact_commit(tx).unwrap().created_address().expect("created");
         chain
     }
 
@@ -161,12 +162,10 @@ impl EvmChain {
                 return refusal("too many arguments, want at most 2");
             }
             for (address, account) in overrides {
-                assert!(
-                    self.evm.ctx.db_mut().load_account(address.parse().unwrap()).unwrap().info.is_empty()
-                );
+                let (address, database) = (address.parse().unwrap(), self.evm.ctx.db_mut());
+                assert!(database.load_account(address).unwrap().info.is_empty());
                 let code = Bytecode::new_raw(hex::decode(account["code"].as_str().unwrap()).unwrap().into());
-                let account = AccountInfo::default().with_code(code);
-                self.evm.ctx.db_mut().insert_account_info(address.parse().unwrap(), account);
+                database.insert_account_info(address, AccountInfo::default().with_code(code));
             }
         }
         let gas_limit = self.gas_cap;
@@ -185,11 +184,6 @@ impl EvmChain {
             }
             halt => Err(json!({"code": -32000, "message": format!("{halt:?}")})),
         }
-    }
-
-    fn create(&mut self, code: Bytes) -> Address {
-        let tx = self.transaction(actor(0), TxKind::Create, code);
-        self.evm.transact_commit(tx).unwrap().created_address().expect("created")
     }
 
     fn transaction(&mut self, caller: Address, kind: TxKind, data: Bytes) -> TxEnv {

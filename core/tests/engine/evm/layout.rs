@@ -6,16 +6,6 @@ use serde_json::Value;
 
 use super::chain::{artifact, compiled};
 
-/// The member of a struct, or the contract's variable, with this name: its slot, and what it is.
-fn variable<'a>(members: &'a Value, name: &str) -> &'a Value {
-    let found = members.as_array().unwrap().iter().find(|member| member["label"] == name);
-    found.unwrap_or_else(|| panic!("there is no {name}"))
-}
-
-fn slot(variable: &Value) -> u64 {
-    variable["slot"].as_str().unwrap().parse().unwrap()
-}
-
 fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap()
 }
@@ -24,38 +14,30 @@ fn number(value: &Value) -> u64 {
 fn the_layout_is_the_one_that_the_compiler_made() {
     let compiled = compiled("AgentRegistry");
     let (variables, types) = (&compiled["storageLayout"]["storage"], &compiled["storageLayout"]["types"]);
-    let layout = Layout::AGENT_REGISTRY;
-
-    let wallets = variable(variables, "walletToAgent");
-    assert_eq!(layout.wallet_to_agent, U256::from(slot(wallets)));
-    assert_eq!(types[wallets["type"].as_str().unwrap()]["label"], "mapping(address => uint256)");
-    let grace = variable(variables, "attestationGracePeriod");
-    assert_eq!(layout.attestation_grace_period, GracePeriod::Slot(U256::from(slot(grace))));
-    assert_eq!(grace["type"], "t_uint256");
-    let agents = variable(variables, "_agents");
-    assert_eq!(layout.agents, U256::from(slot(agents)));
-
-    let mapping = &types[agents["type"].as_str().unwrap()];
-    assert_eq!(mapping["key"], "t_uint256");
-    let members = &types[mapping["value"].as_str().unwrap()]["members"];
-    let record = &layout.record;
-    for (name, field, kind) in [
-        ("creator", record.creator, "address"),
-        ("haftungsperson", record.haftungsperson, "address"),
-        ("agentWallet", record.agent_wallet, "address"),
-        ("status", record.status, "enum AgentRegistry.Status"),
-        ("registeredAt", record.registered_at, "uint64"),
-        ("lastAttestation", record.last_attestation, "uint64"),
+    let records = "t_mapping(t_uint256,t_struct(AgentRecord)_storage)";
+    let members = &types[types[records]["value"].as_str().unwrap()]["members"];
+    let (layout, record) = (Layout::AGENT_REGISTRY, Layout::AGENT_REGISTRY.record);
+    let GracePeriod::Slot(grace) = layout.attestation_grace_period else { panic!("it is a variable") };
+    // A variable of a slot of its own.
+    let whole = |slot: U256| Field { slot: slot.to(), offset: 0, bytes: 32 };
+    for (of, name, field, kind) in [
+        (variables, "walletToAgent", whole(layout.wallet_to_agent), "mapping(address => uint256)"),
+        (variables, "attestationGracePeriod", whole(grace), "uint256"),
+        (variables, "_agents", whole(layout.agents), types[records]["label"].as_str().unwrap()),
+        (members, "creator", record.creator, "address"),
+        (members, "haftungsperson", record.haftungsperson, "address"),
+        (members, "agentWallet", record.agent_wallet, "address"),
+        (members, "operationalScope", whole(U256::from(record.operational_scope)), "string"),
+        (members, "status", record.status, "enum AgentRegistry.Status"),
+        (members, "registeredAt", record.registered_at, "uint64"),
+        (members, "lastAttestation", record.last_attestation, "uint64"),
     ] {
-        let member = variable(members, name);
-        let of = &types[member["type"].as_str().unwrap()];
-        let bytes = u8::try_from(number(&of["numberOfBytes"])).unwrap();
-        let offset = u8::try_from(number(&member["offset"])).unwrap();
-        assert_eq!(field, Field { slot: slot(member), offset, bytes }, "{name}");
-        assert_eq!(of["label"], kind, "{name}");
+        let found = of.as_array().unwrap().iter().find(|variable| variable["label"] == name).unwrap();
+        let of_kind = &types[found["type"].as_str().unwrap()];
+        let [offset, bytes] = [&found["offset"], &of_kind["numberOfBytes"]].map(|it| number(it) as u8);
+        assert_eq!(field, Field { slot: number(&found["slot"]), offset, bytes }, "{name}");
+        assert_eq!(of_kind["label"], kind, "{name}");
     }
-    let scope = variable(members, "operationalScope");
-    assert_eq!((record.operational_scope, &scope["type"]), (slot(scope), &"t_string_storage".into()));
 }
 
 #[test]
