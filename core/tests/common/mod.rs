@@ -13,7 +13,7 @@ pub(crate) mod recorded;
 mod registry;
 
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, signature};
-pub(crate) use questions::{question, run, scan_query};
+pub(crate) use questions::{ONE_ROUND, TWO_ROUNDS, all_targets, question, run, scan_query};
 pub(crate) use quirks::{Fault, IsFaulty, Logs, Proofs, Quirks, Undeployed};
 pub(crate) use registry::{PlainRegistry, STATUSES, is_compliant, record, report, shown, time};
 

@@ -15,26 +15,11 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
-use common::{host, prelude::*, random::cases};
+use common::{ONE_ROUND, TWO_ROUNDS, all_targets as all, host, prelude::*, random::cases};
 use proptest::prelude::*;
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;
 
-const ONE_ROUND: [&str; 6] = [
-    "/health",
-    "/api/v1/stats",
-    "/api/v1/agents?limit=100",
-    "/api/v1/agent/1",
-    "/api/v1/agent/1/revenue",
-    "/api/v1/kya/0x0000000000000000000000000000000000000001",
-];
-const TWO_ROUNDS: [&str; 5] = [
-    "/api/v1/stats/detailed",
-    "/api/v1/agents?status=Active",
-    "/api/v1/agents/compliance",
-    "/api/v1/revenue/aggregate",
-    "/api/v1/agent/1/lineage",
-];
 const LIST: &str = TWO_ROUNDS[2];
 
 fn node(agents: u64) -> Node {
@@ -44,10 +29,6 @@ fn node(agents: u64) -> Node {
 /// A node of 30 agents with these quirks.
 fn quirky(quirks: Quirks) -> Node {
     Node { quirks, ..node(30) }
-}
-
-fn all() -> impl Iterator<Item = &'static str> {
-    ONE_ROUND.into_iter().chain(TWO_ROUNDS)
 }
 
 #[test]

@@ -36,21 +36,12 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (value, ALLOCATED.peak_usage() - before)
 }
 
-/// A line of `/proc/self/status`, in bytes.
-fn resident(name: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1_024
-}
-
 /// Every fourth reply of each place, beginning with another one each time; `HOSTILE_STEP=1` tries all.
 #[test]
 fn no_hostile_reply_of_a_megabyte_is_unrolled_at_any_place() {
     let _turn = turn();
     let step = common::random::setting("HOSTILE_STEP", 4) as usize;
-    // The high-water mark of resident memory begins anew.
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    let (before, mut number, mut tried, mut worst) = (resident("VmRSS"), 0, 0, (0, String::new()));
+    let (mut number, mut tried, mut worst) = (0, 0, (0, String::new()));
     let mut unrolled = Vec::new();
     for place in places::all() {
         number += 1;
@@ -70,10 +61,9 @@ fn no_hostile_reply_of_a_megabyte_is_unrolled_at_any_place() {
             });
         }
     }
-    let grown = resident("VmHWM").saturating_sub(before);
-    println!("{tried} replies, {grown} bytes of resident memory more; most held: {worst:?}");
+    println!("{tried} replies; most held: {worst:?}");
     assert!(unrolled.is_empty(), "{unrolled:#?}");
-    assert!(tried >= 1_000 && grown <= 64 * MB, "{tried} replies, {grown} bytes");
+    assert!(tried >= 1_000, "{tried} replies");
 }
 
 #[test]

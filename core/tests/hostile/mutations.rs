@@ -6,18 +6,7 @@
 use registry_core::forward::{Rules, SignedRequest, domain};
 use registry_core::liability::{Acceptance, Moment, PinnedRecord};
 
-use crate::{common::prelude::*, common::random::Mutator, turn};
-
-const TARGETS: [&str; 8] = [
-    "/api/v1/stats",
-    "/api/v1/agent/1",
-    "/api/v1/agent/1/revenue",
-    "/api/v1/agent/1/lineage",
-    "/api/v1/agents?limit=3",
-    "/api/v1/agents/compliance",
-    "/api/v1/stats/detailed",
-    "/api/v1/kya/0x0000000000000000000000000000000000000001",
-];
+use crate::{common::all_targets, common::prelude::*, common::random::Mutator, turn};
 
 #[test]
 fn no_mutated_reply_makes_the_core_panic() {
@@ -25,7 +14,8 @@ fn no_mutated_reply_makes_the_core_panic() {
     let mut node = Node::new(PlainRegistry::with_agents(5));
     node.registry.reports = (1..=4).map(|id| report(1 + id % 2, id)).collect();
     // Each question's replies, in the order in which they are asked for.
-    let replies = TARGETS.map(|target| {
+    let targets: Vec<&str> = all_targets().collect();
+    let replies = targets.iter().map(|target| {
         let mut replies = Vec::new();
         let answer = drive(run(target), |batch| {
             let reply = node.post(batch);
@@ -35,14 +25,15 @@ fn no_mutated_reply_makes_the_core_panic() {
         assert!(answer.is_ok(), "{target}");
         replies
     });
+    let replies: Vec<Vec<Vec<u8>>> = replies.collect();
     let (mut random, mut counts) = (Random::seeded(1), [0_u64; 2]);
     for _ in 0..setting("MUTATIONS", 3_000) {
-        let which = random.place(TARGETS.len());
+        let which = random.place(targets.len());
         let mut replies = replies[which].clone();
         let mutated = random.place(replies.len());
         replies[mutated] = Mutator::JSON_RPC.mutate(&replies[mutated], &mut random);
         let mut replies = replies.into_iter();
-        let mut run = run(TARGETS[which]);
+        let mut run = run(targets[which]);
         let is_answered = loop {
             match run.step() {
                 Ok(Step::Done(_)) => break true,

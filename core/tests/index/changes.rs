@@ -64,8 +64,7 @@ fn an_attestation_that_lapses_is_a_change_at_its_second() {
     index.mine(|registry, _| {
         registry.agents[2..4].iter_mut().for_each(|agent| agent.lastAttestation = attested + 6 * DAY);
     });
-    index.now += 3_600;
-    index.refresh();
+    index.refresh_after(3_600);
     let lapsed = changes(&index, Since::Cursor(since));
     assert_eq!(ids(&lapsed), [1, 2, 5, 6, 7, 8, 9, 10]);
     for change in &lapsed {
@@ -113,16 +112,14 @@ fn changes_are_kept_for_thirty_days_and_an_older_cursor_is_refused() {
     let (mut index, since) = begun();
     for agent in [2, 5] {
         index.mine(|registry, _| registry.agents[agent].status = 2);
-        index.now += 60;
-        index.refresh();
+        index.refresh_after(60);
     }
     let both = changes(&index, Since::Cursor(since));
     assert!(changes(&index, Since::Oldest).ends_with(&both));
     assert_eq!(ids(&both), [3, 6]);
     assert_eq!(stands(both[0].to), Some((Status::Revoked, Decision::Deny)));
     // By now all attestations have lapsed, which are changes of their own.
-    index.now += KEPT_SECONDS - 30;
-    index.refresh();
+    index.refresh_after(KEPT_SECONDS - 30);
     let kept = changes(&index, Since::Oldest);
     assert_eq!((kept.len(), ids(&kept)[0]), (9, 6));
     for limit in [1, 4, 9, 500] {
@@ -213,8 +210,7 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
         assert_eq!((&former["agentId"], &former["endedAt"]), (&json!(5), &expected));
 
         // Long after its change is no longer kept, it is still known; and forgotten once it is undone.
-        index.now += 2 * KEPT_SECONDS;
-        index.refresh();
+        index.refresh_after(2 * KEPT_SECONDS);
         assert_eq!(verdict(&mut index, &agent).0["formerAgents"][0]["endedAt"], expected);
         index.history.blocks = kept;
         (0..blocks_later + 2).for_each(|_| index.mine(|_, _| {}));

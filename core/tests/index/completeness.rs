@@ -38,8 +38,7 @@ fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
         mine(index, round * 8 + block);
         also(index, round * 8 + block);
     }
-    index.now += 15;
-    index.refresh();
+    index.refresh_after(15);
     Some(index.now - snapshot::manifest(index).ok()?.confirmed_at / 1_000)
 }
 

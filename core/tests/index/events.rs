@@ -79,8 +79,7 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
                 if round % 2 == 1 {
                     index.attest(5, 2);
                 }
-                index.now += 60;
-                index.refresh();
+                index.refresh_after(60);
                 index.is_right();
             }
             assert_eq!(index.state().counters.without_events, 1, "{proofs:?}, {logs:?}");
@@ -96,15 +95,13 @@ fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
     // Comparisons that find no difference, until there is a pause between them.
     for round in 0..200 {
         index.mine(|registry, _| registry.grace_seconds = Some(700_000 + round));
-        index.now += 45;
-        index.refresh();
+        index.refresh_after(45);
     }
     let before = index.state().counters;
     assert!((3..15).contains(&before.comparisons), "ever less often: {}", before.comparisons);
     index.attest(7, 1);
     index.node.quirks.logs = Logs::Empty;
-    index.now += 1;
-    index.refresh();
+    index.refresh_after(1);
     let after = index.state().counters;
     assert_eq!(after.comparisons, before.comparisons + 1);
     assert_eq!(after.without_events, before.without_events + 1);
@@ -193,8 +190,7 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
         }
         assert_eq!(index.state().counters, Counters::default(), "{quirks:?}");
         index.node.quirks = Quirks::default();
-        index.now += 45;
-        index.refresh();
+        index.refresh_after(45);
         index.is_right();
     }
 }

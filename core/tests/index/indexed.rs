@@ -138,11 +138,15 @@ impl Indexed {
         self.history.push(self.history.number() + 1, seconds + 20, (*registry).clone(), Vec::new());
     }
 
+    pub(crate) fn refresh_after(&mut self, seconds: u64) {
+        self.now += seconds;
+        self.refresh();
+    }
+
     /// A block without events, and a refresh so many seconds later.
     pub(crate) fn idle_for(&mut self, seconds: u64) {
         self.idle();
-        self.now += seconds;
-        self.refresh();
+        self.refresh_after(seconds);
     }
 
     /// A block without events at this time, and a refresh then.

@@ -26,6 +26,8 @@ const SEARCHES: [(&str, &[&str]); 17] = [
     ("’ — …", &[]),
 ];
 
+type Filter<'a> = &'a dyn Fn(&AgentRecord) -> bool;
+
 /// Whether a scope has the words, the last of them as a beginning.
 fn has_words(scope: &str, words: &[&str]) -> bool {
     let plain = scope.to_lowercase();
@@ -48,41 +50,33 @@ fn pages_are_like_a_filter(agents: u64, rounds: u64) {
         let now = newest.seconds + random.below(900_000);
         let mut agents: Vec<&AgentRecord> = registry.agents.iter().collect();
         let example = agents[random.place(registry.agents.len())].clone();
+        let AgentRecord { haftungsperson, creator, parentAgentId, generation, .. } = example;
+        let (status, compliant) = (random.below(4) as u8, random.once_in(2));
+        let (text, words) = random.pick(&SEARCHES);
+        let text = utf8_percent_encode(text, NON_ALPHANUMERIC);
+        // Once in how many times each of them is asked for.
+        let filters: [(u64, String, Filter<'_>); 6] = [
+            (3, format!("haftungsperson={haftungsperson}"), &|it| it.haftungsperson == haftungsperson),
+            (3, format!("creator={creator}"), &|it| it.creator == creator),
+            (4, format!("parent={parentAgentId}"), &|it| it.parentAgentId == parentAgentId),
+            (3, format!("status={}", STATUSES[usize::from(status)]), &|it| it.status == status),
+            (3, format!("compliant={compliant}"), &|it| is_compliant(it, grace, now) == compliant),
+            (3, format!("q={text}"), &|it| has_words(&it.operationalScope, words)),
+        ];
         let mut query = String::new();
-        if random.once_in(3) {
-            query += &format!("&haftungsperson={}", example.haftungsperson);
-            agents.retain(|agent| agent.haftungsperson == example.haftungsperson);
-        }
-        if random.once_in(3) {
-            query += &format!("&creator={}", example.creator);
-            agents.retain(|agent| agent.creator == example.creator);
-        }
-        if random.once_in(4) {
-            query += &format!("&parent={}", example.parentAgentId);
-            agents.retain(|agent| agent.parentAgentId == example.parentAgentId);
-        }
-        if random.once_in(3) {
-            let status = random.below(4) as u8;
-            query += &format!("&status={}", STATUSES[usize::from(status)]);
-            agents.retain(|agent| agent.status == status);
-        }
-        if random.once_in(3) {
-            let compliant = random.once_in(2);
-            query += &format!("&compliant={compliant}");
-            agents.retain(|agent| is_compliant(agent, grace, now) == compliant);
-        }
-        if random.once_in(3) {
-            let (text, words) = random.pick(&SEARCHES);
-            query += &format!("&q={}", utf8_percent_encode(text, NON_ALPHANUMERIC));
-            agents.retain(|agent| has_words(&agent.operationalScope, words));
+        for (times, parameter, is_asked) in filters {
+            if random.once_in(times) {
+                query += &format!("&{parameter}");
+                agents.retain(|agent| is_asked(agent));
+            }
         }
         let sort = random.pick(&["id", "-id", "registration", "attestation", "-attestation"]);
         // A status alone, in the order of ids, is answered as a scan answers it.
         let is_plain =
             query.split('&').all(|parameter| parameter.is_empty() || parameter.starts_with("status"));
         if random.once_in(4) || (is_plain && ["id", "registration"].contains(&sort)) {
-            query += &format!("&generation={}", example.generation);
-            agents.retain(|agent| agent.generation == example.generation);
+            query += &format!("&generation={generation}");
+            agents.retain(|agent| agent.generation == generation);
         }
         agents.sort_by_key(|agent| match sort.trim_start_matches('-') {
             "attestation" => (agent.lastAttestation, agent.agentId),

@@ -152,8 +152,7 @@ fn attestations_that_a_longer_grace_period_makes_current_again_are_told_in_as_ma
     (0..2).for_each(|_| index.idle_until(index.now));
     assert!(!index.state().has_more_lapses());
     index.mine_with_events(&[0], |registry, _| registry.grace_seconds = Some(30 * 86_400));
-    index.now += 60;
-    index.refresh();
+    index.refresh_after(60);
     for (told, has_more) in [(24_000, true), (30_000, false), (30_000, false)] {
         let noted = index.database.number("SELECT count(*) FROM changes WHERE was & 1 < is_now & 1");
         assert_eq!((noted, index.state().has_more_lapses()), (told, has_more));

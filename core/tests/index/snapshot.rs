@@ -172,28 +172,21 @@ fn is_the_chains(index: &mut Indexed) {
     }
 }
 
-/// An index of ten agents, and of those that are added to them; all statuses but those of the last ones are
-/// `Revoked`.
-fn with_former(added: u64, live: u64, wallet: impl Fn(u64) -> Address) -> Indexed {
+#[test]
+fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_no_more() {
+    // Their Keccak-256 begin with the same 48 bits: 9ba8aee75c63.
+    let wallets = [9_649_088_u64, 19_946_483].map(numbered);
     let mut index = Indexed::filled(10, 0);
     index.mine(|registry, _| {
         registry.agents[3].status = 3;
-        for id in 11..=10 + added {
-            let status = if id > 10 + added - live { 0 } else { 2 };
-            registry.agents.push(AgentRecord { agentWallet: wallet(id), status, ..record(id, 0) });
+        for id in 11..=1_510 {
+            let (wallet, status) = (wallets[id as usize % 2], if id > 1_508 { 0 } else { 2 });
+            registry.agents.push(AgentRecord { agentWallet: wallet, status, ..record(id, 0) });
         }
     });
     index.refresh();
     index.work().unwrap();
     is_the_chains(&mut index);
-    index
-}
-
-#[test]
-fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_no_more() {
-    // Their Keccak-256 begin with the same 48 bits: 9ba8aee75c63.
-    let wallets = [9_649_088_u64, 19_946_483].map(numbered);
-    let index = with_former(1_500, 2, |id| wallets[id as usize % 2]);
     let manifest = manifest(&index).unwrap();
     let own = wallets.map(|wallet| manifest.shard_of(wallet).unwrap());
     assert!(own[0] == own[1] && own[0].range.bits == 48, "one place alone cannot be split: {own:?}");
@@ -238,12 +231,10 @@ fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
     assert_eq!(before.1, index.now * 1_000);
     // A change of which the event is late.
     index.mine_with_events(&[], |registry, _| registry.agents[6].status = 1);
-    index.now += 7;
-    index.refresh();
+    index.refresh_after(7);
     assert_eq!(of(&index), Ok(before));
     index.history.edit(|mined| mined.events = vec![7]);
-    index.now += 3;
-    index.refresh();
+    index.refresh_after(3);
     assert_eq!(of(&index), Ok((before.0 + 1, index.now * 1_000)), "{:?}", index.state());
     // An agent that cannot be read may have any wallet.
     index.mine(|registry, _| registry.agents[6].status = 255);
@@ -259,8 +250,7 @@ fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descenda
     holds(&index).unwrap();
     for status in [255, 1] {
         index.mine(|registry, _| registry.agents[0].status = status);
-        index.now += 15;
-        index.refresh();
+        index.refresh_after(15);
     }
     assert!(manifest(&index).is_ok(), "{:?}", index.state());
     holds(&index).unwrap();
@@ -280,8 +270,7 @@ fn a_parent_that_a_reorg_registers_by_another_creator_is_in_the_shards_of_its_ch
         assert_ne!(range(&index, parent.agentWallet), range(&index, child.agentWallet));
         index.mine(|registry, _| registry.agents.push(parent));
         index.mine(|registry, _| registry.agents.push(child));
-        index.now += 15;
-        index.refresh();
+        index.refresh_after(15);
         assert_eq!(manifest(&index).agents, 3_003);
         is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
     }
@@ -299,8 +288,7 @@ fn a_reorg_to_a_lower_block_with_the_same_records_leaves_a_snapshot_of_that_bloc
         let Mined { seconds, registry, .. } = index.newest().clone();
         index.history.blocks.retain(|number, _| *number <= kept);
         index.history.push(kept + 1, seconds + 1, (*registry).clone(), vec![4]);
-        index.now += 15;
-        index.refresh();
+        index.refresh_after(15);
         index.work().unwrap();
         assert_eq!(manifest(&index).unwrap().as_of.block_number, kept + 1);
         is_like(&index, &registry, seconds + 1).unwrap();
@@ -355,8 +343,7 @@ fn changes_reach_the_shards_many_at_a_time() {
         index.mine(|registry, _| {
             changed.for_each(|agent| registry.agents[agent].lastAttestation = NOW + round);
         });
-        index.now += 15;
-        index.refresh();
+        index.refresh_after(15);
         is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
         let made = manifest(&index).unwrap();
         for entry in made.entries().filter(|entry| !manifest_before.names(*entry)) {
