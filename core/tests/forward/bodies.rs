@@ -123,11 +123,14 @@ fn each_wrong_field_is_named_with_its_rule() {
         ("data", Problem::OddHex, json!(["0xabc"])),
         ("data", Problem::NotHex, json!(["abcd", "0xgg", ""])),
         ("data", Problem::NotAString, json!([[1, 2]])),
+        ("signature", Problem::OddHex, json!(["0xabc"])),
+        ("signature", Problem::NotHex, json!(["abcd"])),
+        ("signature", Problem::NotAString, json!([7])),
     ] {
         for value in values.as_array().unwrap() {
             let mut body = good();
-            body["request"][name] = value.clone();
-            let field = ["request", name].join(".");
+            let field = if name == "signature" { name.to_owned() } else { format!("request.{name}") };
+            *body.pointer_mut(&format!("/{}", field.replace('.', "/"))).unwrap() = value.clone();
             let Err(ParseError::Field { field: found, problem: why }) = parse(&body) else {
                 panic!("{name} = {value} was accepted");
             };
@@ -137,11 +140,4 @@ fn each_wrong_field_is_named_with_its_rule() {
     let mut body = good();
     body["request"]["deadline"] = json!(281_474_976_710_655_u64);
     assert_eq!(parse(&body).unwrap().request.deadline, U48::MAX, "the largest fits");
-    for (value, problem) in
-        [(json!("0xabc"), Problem::OddHex), (json!("abcd"), Problem::NotHex), (json!(7), Problem::NotAString)]
-    {
-        let mut body = good();
-        body["signature"] = value;
-        assert_eq!(parse(&body), Err(ParseError::Field { field: "signature", problem }));
-    }
 }

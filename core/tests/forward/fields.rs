@@ -26,26 +26,19 @@ fn registration() -> Value {
     })
 }
 
-/// What reading says about `good` with one field replaced, or left out where that is `null`.
-fn said<T>(
-    good: &Value,
-    field: &str,
-    value: &Value,
-    read: impl Fn(&[u8]) -> Result<T, ParseError>,
-) -> Vec<String> {
-    let mut bodies = vec![good.clone()];
-    bodies[0][field] = value.clone();
-    if value.is_null() {
-        let mut without = good.clone();
-        without.as_object_mut().unwrap().remove(field);
-        bodies.push(without);
+/// Holds that reading refuses `good` with each of these fields replaced, or also left out where that is `null`,
+/// and names the field and its problem.
+fn are_refused<T>(good: &Value, rows: &[(&str, Value, &str)], read: impl Fn(&[u8]) -> Result<T, ParseError>) {
+    for (field, value, problem) in rows {
+        let [mut replaced, mut without] = [good.clone(), good.clone()];
+        replaced[field] = value.clone();
+        without.as_object_mut().unwrap().remove(*field);
+        for body in std::iter::once(replaced).chain(value.is_null().then_some(without)) {
+            let error = read(body.to_string().as_bytes()).err().expect("a wrong field is refused");
+            assert_eq!((error.code(), error.status()), ("INVALID_FIELD", 400));
+            assert_eq!(error.to_string(), format!("Invalid {field}: {problem}"));
+        }
     }
-    let read = |body: Value| {
-        let error = read(body.to_string().as_bytes()).err().expect("a wrong field is refused");
-        assert_eq!((error.code(), error.status()), ("INVALID_FIELD", 400));
-        error.to_string()
-    };
-    bodies.into_iter().map(read).collect()
 }
 
 #[test]
@@ -60,7 +53,7 @@ fn a_registration_becomes_its_call() {
 #[test]
 fn each_wrong_field_of_a_registration_is_named_with_its_rule() {
     const ADDRESS: &str = "must be 0x followed by 40 hexadecimal digits";
-    for (field, value, problem) in [
+    let rows = [
         ("haftungsperson", json!(null), "missing"),
         ("haftungsperson", json!("me"), ADDRESS),
         ("agentWallet", json!(2), "must be a string"),
@@ -74,11 +67,8 @@ fn each_wrong_field_of_a_registration_is_named_with_its_rule() {
         ("parentAgentId", json!(null), "missing"),
         ("selfModifying", json!("true"), "must be true or false"),
         ("selfModifying", json!(1), "must be true or false"),
-    ] {
-        for said in said(&registration(), field, &value, registration_from_json) {
-            assert_eq!(said, format!("Invalid {field}: {problem}"));
-        }
-    }
+    ];
+    are_refused(&registration(), &rows, registration_from_json);
     assert_eq!(attestation_from_json("\"0x7\"").ok().unwrap().agentId, U256::from(7));
     let error = attestation_from_json("").err().unwrap();
     assert_eq!(error.to_string(), format!("Invalid agentId: {NUMBER}"));
@@ -101,23 +91,15 @@ fn domain_and_rules_are_read_from_one_object() {
     let uncapped = json!({ "registry": bytes(6, 20) }).to_string();
     assert_eq!(rules_from_json(uncapped.as_bytes()), Ok(Rules { max_gas: u64::MAX, ..rules }));
 
-    for (field, value, problem) in [
+    let rows = [
         ("chainId", json!(null), "missing"),
         ("chainId", json!(1_u64 << 53), "must fit in 53 bits"),
         ("chainId", json!(U256::MAX.to_string()), "must fit in 53 bits"),
         ("chainId", json!("mainnet"), NUMBER),
         ("forwarder", json!(null), "missing"),
-    ] {
-        for said in said(&relayer, field, &value, domain_from_json) {
-            assert_eq!(said, format!("Invalid {field}: {problem}"));
-        }
-    }
+    ];
+    are_refused(&relayer, &rows, domain_from_json);
     let beyond = json!("0x10000000000000000");
-    for (field, value, problem) in
-        [("registry", json!(null), "missing"), ("maxGas", beyond, "must fit in 64 bits")]
-    {
-        for said in said(&relayer, field, &value, rules_from_json) {
-            assert_eq!(said, format!("Invalid {field}: {problem}"));
-        }
-    }
+    let rows = [("registry", json!(null), "missing"), ("maxGas", beyond, "must fit in 64 bits")];
+    are_refused(&relayer, &rows, rules_from_json);
 }
