@@ -47,7 +47,6 @@ fn no_mutated_reply_makes_the_core_panic() {
         };
         counts[usize::from(is_answered)] += 1;
     }
-    println!("{} mutated replies answered, {} refused", counts[1], counts[0]);
     assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
 }
 
@@ -110,5 +109,5 @@ fn no_mutated_acceptance_is_accepted() {
             assert!(other == signed || !accepts(&other), "{mutated}");
         }
     }
-    println!("{read} mutated acceptances were read");
+    assert!(read > 0, "none of the mutated acceptances was read");
 }

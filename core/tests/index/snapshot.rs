@@ -354,7 +354,6 @@ fn changes_reach_the_shards_many_at_a_time() {
         }
         manifest_before = made;
     }
-    println!("400 changes: {renewed} shards and segments of {levels:?} bits made anew");
     assert!(levels[&4] > 40 && levels[&8] > 20 && renewed < 300, "{levels:?} {renewed}");
 }
 
@@ -419,7 +418,6 @@ fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
     let mut beside = before.shards().iter().filter(|entry| **entry != hit);
     assert!(beside.all(|entry| after.shards().contains(entry)), "the others are as they were");
     let parts: Vec<usize> = after.shards_of(hit.range).map(|entry| size(&index, &entry)).collect();
-    println!("{} agents that share {bits} bits: shards of {parts:?} bytes", crowd.len());
     assert!(parts.len() > 10 && parts.iter().all(|bytes| *bytes < 80 * 1_024), "{parts:?}");
     let others: Vec<Address> = index.agents().iter().take(3_000).map(|agent| agent.agentWallet).collect();
     let made: Vec<Shard> = after.entries().map(|entry| parsed(&index, entry)).collect();
