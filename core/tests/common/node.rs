@@ -215,22 +215,17 @@ impl Node {
             };
             return refusal.to_string().into_bytes();
         }
-        let newest = self.block;
-        if let Some((every, blocks)) = self.quirks.lags
-            && (keccak256(self.log.len().to_be_bytes())[0] as usize).is_multiple_of(every)
-        {
-            self.block = self.block.saturating_sub(blocks).max(1);
-        }
-        let behind = self.machines.first().copied().unwrap_or_default();
+        let is_lagging = |every| (keccak256(self.log.len().to_be_bytes())[0] as usize).is_multiple_of(every);
+        let behind = match self.quirks.lags {
+            Some((every, blocks)) if is_lagging(every) => blocks.min(self.block - 1),
+            _ => self.machines.first().copied().unwrap_or_default(),
+        };
         if !self.machines.is_empty() {
             self.machines.rotate_left(1);
         }
         self.block -= behind;
         let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
         self.block += behind;
-        if self.quirks.lags.is_some() {
-            self.block = newest;
-        }
         if let Some(kept) = self.quirks.short_batches {
             answers.truncate(kept.max(1));
         }

@@ -1,6 +1,8 @@
 //! Nodes as they are: the words of real nodes and providers for what they do not do. The answer is a good
 //! node's, or an error that says why there is none.
 
+use registry_core::eth::as_of::BlockId;
+
 use crate::common::host::{Host, failing, good, node_with};
 use crate::common::prelude::*;
 use crate::{LIST, ONE_ROUND, all, node, quirky};
@@ -91,13 +93,16 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
             node.quirks.state_refusal = refusal.clone();
             let target = format!("/api/v1/{path}?block={block}");
             let error = node.ask(&target).unwrap_err();
-            assert_eq!((error.code(), error.status()), (Code::BlockNotAvailable, 404), "{who}: {error}");
+            assert_eq!(error, QueryError::BlockNotAvailable(BlockId::parse(block).unwrap()).into(), "{who}");
+            assert_eq!((error.code(), error.status()), (Code::BlockNotAvailable, 404));
             let most = if who == "geth" && known != *block { 3 } else { 8 };
             assert!(node.round_trips() <= most, "{who}, {block}: {:?}", node.log);
             // An archive node behind it has the block.
             if block == "5" {
                 let answer = Host::new([node.clone(), good()]).ask(&target).unwrap();
                 assert_eq!(answer["asOf"]["blockNumber"], 5, "{who}");
+                let oldest = node.ask(&format!("/api/v1/{path}?block=80")).unwrap();
+                assert_eq!(oldest["asOf"]["blockNumber"], 80, "{who}");
             }
         }
     }

@@ -15,7 +15,7 @@ pub(crate) const COMPONENTS: [&str; 7] =
     ["@scheme", "@authority", "@method", "@path", "@query", "content-digest", "content-type"];
 
 /// A request that can be changed.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Message {
     #[serde(rename = "clock")]
     pub(crate) now: u64,

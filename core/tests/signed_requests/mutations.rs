@@ -48,9 +48,7 @@ fn a_request_that_is_not_the_one_signed_is_never_admitted() {
                 }
             }
         }
-        if (&other.method, &other.target, &other.content, &other.origin, &other.fields)
-            == (&signed.method, &signed.target, &signed.content, &signed.origin, &signed.fields)
-        {
+        if other == signed {
             continue;
         }
         tried += 1;
