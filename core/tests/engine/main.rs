@@ -15,7 +15,8 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
-use common::{ONE_ROUND, TWO_ROUNDS, all_targets as all, host, prelude::*, random::cases};
+use common::host::{Host, blocks};
+use common::{ONE_ROUND, TWO_ROUNDS, all_targets as all, prelude::*, random::cases};
 use proptest::prelude::*;
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;
@@ -60,19 +61,14 @@ fn round_trips_are_as_few_as_documented() {
 fn a_verdict_names_its_block_without_asking_for_its_header_where_multicall_can_tell_it() {
     let latest = vec![("eth_call".to_owned(), json!("latest"))];
     for (no_tag, first, trips) in [(false, 1, 1), (true, 2, 2)] {
-        let mut node = quirky(Quirks { no_tag, ..Quirks::default() });
-        let mut known = Endpoints::new(1, None);
-        let mut ask = |node: &mut Node| {
-            node.log.clear();
-            let mut run = run(ONE_ROUND[5]).over(known.clone());
-            let answer = host::finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
-            known.merge(&run.update());
-            host::read(answer)
-        };
+        let mut host = Host::new([quirky(Quirks { no_tag, ..Quirks::default() })]);
+        host.known = Endpoints::new(1, None);
         // At first, the header shows whether contracts see the chain's own blocks.
-        ask(&mut node);
-        assert_eq!((node.round_trips(), node.log[0].len()), (first, 2));
-        let answer = ask(&mut node);
+        host.ask(ONE_ROUND[5]).unwrap();
+        let log = std::mem::take(&mut host.nodes[0].log);
+        assert_eq!((log.len(), log[0].len()), (first, 2));
+        let answer = host.ask(ONE_ROUND[5]).unwrap();
+        let node = &host.nodes[0];
         let timestamp = Timestamp::from_seconds(NOW).to_string();
         let parent = pinned(99)["blockHash"].clone();
         let as_of = json!({"blockNumber": 100, "blockTimestamp": timestamp, "parentHash": parent});
@@ -118,7 +114,7 @@ fn machines_ten_blocks_of_200_ms_apart_give_an_answer_of_one_block() {
         let machines = behind.to_vec();
         let mut node = Node { block: 1_000, milliseconds_per_block: 200, machines, ..node };
         let answer = node.ask(LIST).unwrap();
-        let creators = host::blocks(&answer);
+        let creators = blocks(&answer);
         assert_eq!((&answer["total"], creators.len()), (&json!(30), 1), "{behind:?}: {creators:?}");
         assert!(node.round_trips() <= 6, "{behind:?}: {:?}", node.log);
     }
@@ -130,15 +126,12 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
     for (undeployed, refusals) in
         [(Undeployed::Creation, 1), (Undeployed::Ignored, 3), (Undeployed::Refused, 3)]
     {
-        let mut node = node(300);
-        node.quirks.undeployed = undeployed;
-        let mut known = Endpoints::new(1, None);
+        let quirks = Quirks { undeployed, ..Quirks::default() };
+        let mut host = Host::new([Node { quirks, ..node(300) }]);
+        host.known = Endpoints::new(1, None);
         for trips in [2 + refusals, 2] {
-            node.log.clear();
-            let mut run = run("/api/v1/stats/detailed").over(known.clone());
-            let answer = host::finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
-            known.merge(&run.update());
-            assert_eq!((host::read(answer), node.round_trips()), (expected.clone(), trips), "{undeployed:?}");
+            let answer = host.ask("/api/v1/stats/detailed").unwrap();
+            assert_eq!((answer, host.posts()), (expected.clone(), vec![trips]), "{undeployed:?}");
         }
     }
 }
@@ -195,7 +188,7 @@ fn a_lineage_takes_no_other_revert_for_an_absent_agent() {
             let (status, body) = node.post(batch);
             (status, String::from_utf8(body).unwrap().replace(&honest, &reason).into_bytes())
         });
-        let tree = host::read(answer.unwrap());
+        let tree = read(answer.unwrap());
         assert_eq!((ids_in(&tree["children"]), &tree["unreadable"]), (vec![2], &unreadable));
     }
 }

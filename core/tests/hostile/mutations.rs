@@ -33,19 +33,8 @@ fn no_mutated_reply_makes_the_core_panic() {
         let mutated = random.place(replies.len());
         replies[mutated] = Mutator::JSON_RPC.mutate(&replies[mutated], &mut random);
         let mut replies = replies.into_iter();
-        let mut run = run(targets[which]);
-        let is_answered = loop {
-            match run.step() {
-                Ok(Step::Done(_)) => break true,
-                Err(_) => break false,
-                Ok(Step::Send(_)) => {}
-            }
-            let Some(body) = replies.next() else { break false };
-            if run.feed(Reply { status: 200, body: &body }).is_err() {
-                break false;
-            }
-        };
-        counts[usize::from(is_answered)] += 1;
+        let answer = drive(run(targets[which]), |_| (200, replies.next().unwrap_or_default()));
+        counts[usize::from(answer.is_ok())] += 1;
     }
     assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
 }
