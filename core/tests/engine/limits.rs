@@ -4,31 +4,18 @@
 use alloy_sol_types::SolCall;
 use registry_core::eth::abi::IAgentRegistry::attestationGracePeriodCall;
 
-use crate::common::{host::finish, prelude::*, scan_query};
+use crate::common::{host::Host, host::finish, prelude::*, scan_query};
 use crate::{LIST, node};
-
-/// Asks the first of two endpoints, which stays the preferred one.
-fn ask_first<Q: Query>(
-    query: Q,
-    post: impl FnMut(&Batch) -> Result<(u16, Vec<u8>), Failure>,
-) -> Result<Q::Output, Q::Error> {
-    let (mut known, mut post) = (Endpoints::new(2, Some(CHAIN_ID)), post);
-    let mut run = Run::new(query, CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-    let answer = finish(&mut run, |batch| {
-        assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
-        post(batch)
-    });
-    known.merge(&run.update());
-    assert_eq!(known.preferred(), 0);
-    answer
-}
 
 #[test]
 fn time_outs_of_large_batches_and_gas_that_runs_out_count_against_no_endpoint() {
     let mut large = node(3_000);
     large.quirks.gas_for_calls = Some(60);
     let (mut sizes, mut time_outs) = (Vec::new(), 0);
-    let scan = ask_first(scan_query(), |batch| {
+    let mut known = Endpoints::new(2, Some(CHAIN_ID));
+    let mut run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+    let scan = finish(&mut run, |batch| {
+        assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
         let requests = batch.body.matches("\"method\"").count();
         sizes.push(requests);
         if requests > 30 {
@@ -37,14 +24,17 @@ fn time_outs_of_large_batches_and_gas_that_runs_out_count_against_no_endpoint() 
         }
         Ok(large.post(batch))
     });
-    assert_eq!(scan.unwrap().size_bytes() / 80 / 3_000, 1);
+    known.merge(&run.update());
+    assert_eq!((scan.unwrap().size_bytes() / 80 / 3_000, known.preferred()), (1, 0));
     assert!(time_outs > 0 && sizes.len() > 3, "it is halved: {sizes:?}");
     for batch_limit in [None, Some(1)] {
         let mut node = node(3);
         node.quirks.batch_limit = batch_limit;
         node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
-        let answer = ask_first(question("/api/v1/agent/1"), |batch| Ok(node.post(batch)));
-        assert_eq!(answer, Err(QueryError::TooHeavy { function: "attestationGracePeriod()" }.into()));
+        let mut host = Host::new([node, crate::node(3)]);
+        let error = host.ask("/api/v1/agent/1").unwrap_err();
+        assert_eq!(error, QueryError::TooHeavy { function: "attestationGracePeriod()" }.into());
+        assert_eq!((host.posts()[1], host.known.preferred()), (0, 0));
     }
 }
 
