@@ -8,7 +8,6 @@ mod answers;
 mod changes;
 mod followers;
 mod long_list;
-mod newest_proofs;
 mod pasts;
 mod snapshot;
 mod store;
