@@ -4,28 +4,23 @@
 //!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and
 //!    nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
-//! 3. A taken port, or one that two services were given, is named in one line, and nothing is started.
-//! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
+//! 3. The key of `deploy-contracts` comes from the environment and goes nowhere. What it deploys works:
+//!    `foreign_nodes`.
 
 mod docs;
 mod python_package;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use alloy::providers::Provider as _;
-use e2e::anvil::{Anvil, AnvilOptions, dev_key};
-use e2e::chain::Chain;
+use e2e::anvil::{Anvil, AnvilOptions};
 use e2e::client::Client;
-use e2e::deploy::Deployment;
-use e2e::process::{Process, Spawn, eventually, free_port};
-use e2e::repo::Artifact;
+use e2e::process::{Process, Spawn, eventually};
 use e2e::usage::{descendants, is_alive};
 use e2e::{http, signers};
-use registry_core::eth::abi::IAgentRegistry::isTrustedForwarderCall;
 use rustix::process::Signal;
 
 const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
@@ -132,56 +127,8 @@ async fn dev_killed_outright_leaves_nothing_behind() {
     all_gone(&started).await;
 }
 
-/// `dev` with this port for the services of `options`, and any free one for the others, ends and says so.
-async fn is_named(port: u16, options: &[&str]) {
-    let port = port.to_string();
-    let ports = PORTS.iter().flat_map(|name| [*name, if options.contains(name) { &port } else { "0" }]);
-    let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
-    assert_eq!(dev.exited(DOWN).await.unwrap().code(), Some(1));
-    let log = dev.log();
-    assert_eq!(log.lines().count(), 1, "{log}");
-    let last = options.last().unwrap();
-    assert!(log.contains(&format!("port {port} is taken")) && log.contains(last), "{log}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_taken_port_is_named_in_one_line() {
-    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = taken.local_addr().unwrap().port();
-    for option in PORTS {
-        is_named(port, &[option]).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_two_services_were_given_is_named_in_one_line() {
-    is_named(free_port().unwrap(), &["--worker-port", "--relayer-port"]).await;
-}
-
 fn deploy(url: &str) -> Spawn {
     Spawn::new("deploy", DEVNET).args(["deploy-contracts", "--rpc-url", url]).env_remove("DEPLOYER_KEY")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deploy_contracts_prints_settings_that_work() {
-    let node = Anvil::start(AnvilOptions::default()).await.unwrap();
-    let key = format!("0x{}", alloy::hex::encode(dev_key(3).to_bytes()));
-    let mut deployment = deploy(node.url()).env("DEPLOYER_KEY", &key).start().unwrap();
-    let status = deployment.exited(UP).await.unwrap();
-    let log = deployment.log();
-    assert!(status.success(), "{log}");
-    let setting = |name: &str| -> Address {
-        let value = log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        value.unwrap_or_else(|| panic!("{log}")).parse().unwrap()
-    };
-    let [registry, forwarder, multicall3] =
-        ["REGISTRY_ADDRESS", "FORWARDER_ADDRESS", "MULTICALL3_ADDRESS"].map(setting);
-    let chain = Chain { node, contracts: Deployment { registry, forwarder } };
-    assert_eq!(chain.total().await.unwrap(), 0);
-    assert!(chain.read(registry, isTrustedForwarderCall { forwarder }).await.unwrap());
-    let code = chain.node.provider.get_code_at(multicall3).await.unwrap();
-    assert_eq!(code, Artifact::load("Multicall3").unwrap().runtime_code, "a fresh chain has no Multicall3");
-    assert!(!log.contains(&key[2..]), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
