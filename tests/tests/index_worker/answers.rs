@@ -1,24 +1,22 @@
 //! Answers about the whole registry, and lineages, of the newest block.
 //!
-//! 1. They are those of a scan, also after a reorganisation; words are searched in workerd's SQLite. What
-//!    happened to an agent is told by the contract's events. Where the chain does not answer there is an
-//!    error, not a stale answer.
-//! 2. workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a
-//!    reorganisation too. Questions that need the index say how far it is, or that it does not answer.
+//! workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a reorganisation
+//! too: its answers are those of a scan, and words are searched in workerd's SQLite. Questions that need the
+//! index say how far it is, or that it does not answer. Where the chain does not answer there is an error,
+//! not a stale answer.
 
 use std::fs;
 
 use e2e::client::{Answer, assert_has, without};
 use e2e::fault::{Fault, Rule};
 use e2e::process::wait_until;
-use e2e::seed;
 use e2e::stage::Stage;
 use e2e::worker::Worker;
 use registry_core::eth::abi::AgentRecord;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::{DETAILED, PATIENCE, PERSON, REASON, Turn, index_status, register, suspend};
+use crate::{DETAILED, PATIENCE, PERSON, Turn, index_status, register, suspend};
 
 /// Another Worker without an index, which answers from scans of the registry.
 async fn scanning(stage: &Stage) -> Worker {
@@ -85,36 +83,6 @@ async fn ask(stage: &Stage) -> JoinHandle<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
-    let stage = Turn::with(|options| options.ttl(0)).await;
-    let (chain, scanning) = (&stage.chain, scanning(&stage).await);
-    check_all(&stage, &scanning).await;
-    let agent = register(chain, "in a block that is undone", "Number undone", 1).await;
-    suspend(chain, agent).await;
-    check_all(&stage, &scanning).await;
-    let events = async || {
-        let history = stage.client.get(&format!("/api/v1/agent/{agent}/history")).await.ok();
-        assert_eq!(history["complete"], true, "{history}");
-        history["data"].clone()
-    };
-    let told = events().await;
-    let wallet = seed::wallet("in a block that is undone").address().to_string();
-    assert_has(&told[0], json!({ "event": "registered", "agentWallet": wallet }), "");
-    let by = chain.owner().to_string();
-    assert_has(&told[1], json!({ "event": "suspended", "by": by, "reason": REASON }), "");
-    chain.node.reorganise(1).await.unwrap();
-    check_all(&stage, &scanning).await;
-    assert_eq!(events().await, json!([told[0]]), "what is undone is gone");
-    chain.node.reorganise(1).await.unwrap();
-    check_all(&stage, &scanning).await;
-
-    stage.proxy.inject(Rule::any(Fault::Refuse));
-    for path in [DETAILED, "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"] {
-        stage.client.get(path).await.failed(500, "RPC_UNAVAILABLE");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
     let mut stage = Turn::with(|options| options.ttl(0)).await;
     let scanning = scanning(&stage).await;
@@ -148,4 +116,8 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
     }
     let status = index_status(&stage).await;
     assert_has(&status, json!({ "unannouncedChanges": 0, "basis": "storageRoot" }), "at the end");
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    for path in [DETAILED, "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"] {
+        stage.client.get(path).await.failed(500, "RPC_UNAVAILABLE");
+    }
 }

@@ -1,10 +1,9 @@
-//! Changes of verdicts, polled and as a stream of events.
+//! Changes of verdicts as a stream of events. Cursors that outlast an index's process are in
+//! [`store`](crate::store).
 //!
-//! 1. A client that polls with the last answer's cursor gets each change once, also after the index was
-//!    killed; an expired cursor is refused.
-//! 2. A client of the event stream receives changes as they come, and goes on with the last id after the
-//!    stream's end; while the chain does not answer, the stream says so.
-//! 3. A client has a limit of open streams, and room again when one ends.
+//! 1. A client receives changes as they come, and goes on with the last id after the stream's end; while the
+//!    chain does not answer, the stream says so.
+//! 2. A client has a limit of open streams, and room again when one ends.
 
 use std::time::{Duration, Instant};
 
@@ -16,46 +15,7 @@ use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{PATIENCE, Turn, changes_from_now, filled, is_listed, reactivate, register, suspend};
-
-/// The one change since a cursor, which is moved on.
-async fn change(client: &Client, cursor: &mut String) -> Value {
-    let answer = client.get(&format!("/api/v1/changes?since={cursor}")).await.ok();
-    let data = answer["data"].as_array().unwrap();
-    assert_eq!(data.len(), 1, "{answer}");
-    answer["next"].as_str().unwrap().clone_into(cursor);
-    assert_eq!(data[0]["cursor"], *cursor);
-    data[0].clone()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_polls_gets_each_change_once() {
-    let mut stage = Turn::with(|options| options.ttl(0)).await;
-    let client = stage.client.clone();
-    let mut cursor = changes_from_now(&client).await;
-    let id = register(&stage.chain, "polled", "polled", 0).await;
-    let registered = change(&client, &mut cursor).await;
-    let basis = registered["to"]["basis"].clone();
-    let provision = json!({ "status": "Active", "decision": "provision", "basis": basis });
-    let renew = json!({ "status": "Suspended", "decision": "request_renewal", "basis": basis });
-    assert_eq!((&registered["agentId"], &registered["from"]), (&json!(id), &Value::Null));
-    assert_eq!(registered["to"], provision);
-    suspend(&stage.chain, id).await;
-    let suspended = change(&client, &mut cursor).await;
-    assert_eq!((&suspended["from"], &suspended["to"]), (&provision, &renew));
-
-    // An index that dies goes on with the same list.
-    stage.kill_index();
-    let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
-    refused.failed(503, "INDEXING");
-    stage.chain.node.reorganise(1).await.unwrap();
-    stage.restart_index().await.unwrap();
-    stage.index_found().await.unwrap();
-    let back = change(&client, &mut cursor).await;
-    assert_eq!((&back["from"], &back["to"]), (&renew, &provision));
-
-    client.get("/api/v1/changes?since=1-1").await.failed(410, "CURSOR_EXPIRED");
-}
+use crate::{PATIENCE, Turn, filled, is_listed, reactivate, register, suspend};
 
 /// A client of a stream, which comes back when it ends.
 struct Follower {
