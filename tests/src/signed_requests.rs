@@ -6,11 +6,11 @@ use alloy::hex;
 use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::anvil::wall_clock;
@@ -91,7 +91,6 @@ pub struct RawAnswer {
     pub status: u16,
     /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The content, with the chunks' sizes in it if there are any.
     pub body: String,
 }
 
@@ -127,17 +126,15 @@ impl Signed {
         tokio::time::timeout(TIMEOUT, self.exchange(url)).await.context("no answer in time")?
     }
 
-    /// The bytes that are sent. `keep_alive` leaves the connection open for more of them.
-    pub fn text(&self, keep_alive: bool) -> String {
+    /// The bytes that are sent. nginx goes by the last `connection`.
+    fn text(&self) -> String {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
         let (_, authority) = origin.split_once("://").expect("an origin has a scheme");
         let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {authority}\r\n");
-        if !keep_alive {
-            text += "connection: close\r\n";
-        }
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
         }
+        text += "connection: close\r\n";
         text += &match (body.as_str(), chunked) {
             ("", _) => "\r\n".to_owned(),
             (body, true) => {
@@ -164,7 +161,7 @@ impl Signed {
 
     async fn exchange(&self, url: &str) -> Result<RawAnswer> {
         let address = url.strip_prefix("http://").context("a plain address")?;
-        let text = self.text(false);
+        let text = self.text();
         let stream = TcpStream::connect(address).await?;
         let (mut reading, mut writing) = stream.into_split();
         let mut answer = Vec::new();
@@ -177,74 +174,6 @@ impl Signed {
     }
 }
 
-/// A connection that is kept for further requests.
-#[derive(Debug)]
-pub struct KeptConnection {
-    address: String,
-    stream: Option<BufReader<TcpStream>>,
-}
-
-impl KeptConnection {
-    pub fn new(url: &str) -> Self {
-        Self { address: url.trim_start_matches("http://").to_owned(), stream: None }
-    }
-
-    /// Sends a request, on a new connection where the server has closed the last one.
-    pub async fn send(&mut self, request: &Signed) -> Result<RawAnswer> {
-        tokio::time::timeout(TIMEOUT, self.exchange(request)).await.context("no answer in time")?
-    }
-
-    async fn exchange(&mut self, request: &Signed) -> Result<RawAnswer> {
-        let text = request.text(true);
-        let mut head = String::new();
-        let mut stream = match self.stream.take() {
-            Some(mut kept) => {
-                let sent = kept.write_all(text.as_bytes()).await;
-                let is_open = sent.is_ok() && kept.read_line(&mut head).await.is_ok_and(|bytes| bytes > 0);
-                if is_open { Some(kept) } else { None }
-            }
-            None => None,
-        };
-        if stream.is_none() {
-            let mut new = BufReader::new(TcpStream::connect(&self.address).await?);
-            new.write_all(text.as_bytes()).await?;
-            head.clear();
-            new.read_line(&mut head).await?;
-            stream = Some(new);
-        }
-        let mut stream = stream.context("a connection")?;
-        while !head.ends_with("\r\n\r\n") {
-            ensure!(stream.read_line(&mut head).await? > 0, "it broke off: {head:?}");
-        }
-        let mut answer = RawAnswer::parse(head.as_bytes())?;
-        let mut body = Vec::new();
-        if answer.header("transfer-encoding") == ["chunked"] {
-            loop {
-                let mut size = String::new();
-                stream.read_line(&mut size).await?;
-                let size = usize::from_str_radix(size.trim(), 16)?;
-                let start = body.len();
-                body.resize(start + size + 2, 0);
-                stream.read_exact(&mut body[start..]).await?;
-                body.truncate(start + size);
-                if size == 0 {
-                    break;
-                }
-            }
-        } else if let [length] = answer.header("content-length")[..] {
-            body.resize(length.parse()?, 0);
-            stream.read_exact(&mut body).await?;
-        } else {
-            stream.read_to_end(&mut body).await?;
-        }
-        answer.body = String::from_utf8(body)?;
-        if answer.header("connection") != ["close"] {
-            self.stream = Some(stream);
-        }
-        Ok(answer)
-    }
-}
-
 impl RawAnswer {
     fn parse(answer: &[u8]) -> Result<Self> {
         let answer = String::from_utf8_lossy(answer);
@@ -253,10 +182,30 @@ impl RawAnswer {
         let lines = head.lines().filter_map(|line| line.split_once(':'));
         let headers =
             lines.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-        Ok(Self { status, headers, body: body.to_owned() })
+        let mut parsed = Self { status, headers, body: body.to_owned() };
+        if parsed.header("transfer-encoding") == ["chunked"]
+            && let Some(body) = unchunked(body)
+        {
+            parsed.body = body;
+        }
+        Ok(parsed)
     }
 
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// The content of chunks, if they have an end.
+fn unchunked(mut chunks: &str) -> Option<String> {
+    let mut content = String::new();
+    loop {
+        let (size, rest) = chunks.split_once("\r\n")?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(content);
+        }
+        content += rest.get(..size)?;
+        chunks = rest.get(size + 2..)?;
     }
 }

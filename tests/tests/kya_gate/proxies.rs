@@ -20,7 +20,7 @@ use e2e::process::free_port;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::{Front, Kind, PREFIX};
 use e2e::seed::wallet;
-use e2e::signed_requests::{Draft, KeptConnection, RawAnswer, Signed};
+use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
 use futures_util::future::join_all;
 use registry_core::gate::reads_as_output_header;
@@ -193,12 +193,11 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
     read
 }
 
-/// Sends every spelling to a real service, over a kept connection.
+/// Sends every spelling to a real service.
 async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
     let gate = stage.gate.as_ref().unwrap();
     let front = stage.kind.start(gate.url(), &service.url).await.unwrap();
-    let mut connection = KeptConnection::new(&front.url);
-    let plain = connection.send(&signed("/items")).await.unwrap();
+    let plain = signed("/items").send(&front.url).await.unwrap();
     let wallet = format!("KYA_WALLET={}", good().address().to_checksum(None));
     let read: Vec<&str> = plain.body.lines().collect();
     assert!(plain.status == 200 && read.contains(&wallet.as_str()) && read.len() == 6, "{plain:?}");
@@ -206,7 +205,7 @@ async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderRead
     for seed in 0..500 {
         let draft =
             spoofed(seed).into_iter().fold(get("/items"), |draft, (name, value)| draft.header(&name, &value));
-        let answer = connection.send(&draft.sign(&good(), CHAIN_ID)).await.unwrap();
+        let answer = draft.sign(&good(), CHAIN_ID).send(&front.url).await.unwrap();
         let context = || format!("{} {:?}: {answer:?}", service.name, spoofed(seed));
         match answer.status {
             200 => assert_eq!(answer.body, plain.body, "{}", context()),
