@@ -118,32 +118,21 @@ async fn of_200_requests_at_once_exactly_60_are_admitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clients_of_a_48_have_a_limit_together() {
-    let options = limited("kv").await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 10);
+async fn the_clients_of_a_48_have_a_limit_together_and_what_it_refuses_is_counted_nowhere() {
+    let options = limited("kv").await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 7);
     let worker = Worker::start(options).await.unwrap();
     let network = |number: u64| worker.client().at(ip(&format!("2001:db8:7:{number:x}::1")));
     with_time_left().await;
     assert_all_places_taken(&at_once(usize::try_from(LIMIT).unwrap(), &[network(1)]).await);
-    // Ten are left to all the others together, and sixty to each of them.
-    for left in (0..10).rev() {
-        assert_eq!(remaining(&network(20 + left)).await, left);
-    }
-    let refused = network(2).get(PATH).await;
-    assert_eq!((refused.status, refused.number("x-ratelimit-limit")), (429, LIMIT + 10));
-    assert_eq!(remaining(&worker.client().at(ip("2001:db8:8::1"))).await, LIMIT - 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_costs_more_than_a_48_has_left_is_refused_and_counted_nowhere() {
-    let options = limited("kv").await.var("RATE_LIMIT_PER_MINUTE", 5);
-    let worker = Worker::start(options.var("RATE_LIMIT_PER_MINUTE_IPV6_48", 7)).await.unwrap();
-    let [one, another] = ["2001:db8:7:1::1", "2001:db8:7:2::1"].map(|client| worker.client().at(ip(client)));
+    // Seven are left to all the others together, of which each lineage takes five.
     let lineage = "/api/v1/agent/1/lineage";
-    with_time_left().await;
-    one.get(lineage).await.ok();
-    let refused = another.get(lineage).await;
+    network(2).get(lineage).await.ok();
+    let refused = network(3).get(lineage).await;
     assert_eq!((refused.status, refused.number("x-ratelimit-remaining")), (429, 2), "{refused:?}");
-    assert_eq!(remaining(&another).await, 1);
+    assert_eq!([remaining(&network(3)).await, remaining(&network(4)).await], [1, 0]);
+    let refused = network(5).get(PATH).await;
+    assert_eq!((refused.status, refused.number("x-ratelimit-limit")), (429, LIMIT + 7));
+    assert_eq!(remaining(&worker.client().at(ip("2001:db8:8::1"))).await, LIMIT - 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

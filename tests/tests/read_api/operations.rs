@@ -5,7 +5,6 @@
 //! 2. Settings that are missing or wrong are named; those of the chain decide which nodes are believed.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 
-use alloy::primitives::Address;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::assert_has;
 use e2e::fault::{Fault, Rule};
@@ -51,21 +50,15 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
     let good = counted(WorkerOptions::new(stage.proxy.url(), stage.chain.contracts.registry));
     // The chain's first agents are weeks old.
     stage.proxy.inject(Rule::any(Fault::Stale { head: 6 }));
-    let elsewhere = Address::repeat_byte(7);
     for (options, code, words) in [
         (good.clone().unset("REGISTRY_ADDRESS"), "MISCONFIGURED", "REGISTRY_ADDRESS is not set"),
-        (good.clone().var("RATE_LIMITER", "redis"), "MISCONFIGURED", "RATE_LIMITER must be kv"),
-        (good.clone().var("REGISTRY_ADDRESS", elsewhere), "REGISTRY_ERROR", "No contract at 0x07"),
-        (good.clone().var("MULTICALL3_ADDRESS", elsewhere), "REGISTRY_ERROR", "No Multicall3 at 0x07"),
-        (good.clone().var("CHAIN_ID", 5), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
-        (good.clone().unset("MAX_HEAD_AGE_SECONDS"), "RPC_UNAVAILABLE", "RPC endpoint's newest block is "),
-        (good.clone().var("RPC_URL", &dead), "RPC_UNAVAILABLE", "RPC endpoint unreachable"),
-        (good.clone().typed("CHAIN_ID", json!(5)), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
         (
             good.clone().typed("KYA_TTL_SECONDS", json!(false)),
             "MISCONFIGURED",
             "KYA_TTL_SECONDS must be a text or a whole number, and is a boolean",
         ),
+        (good.clone().unset("MAX_HEAD_AGE_SECONDS"), "RPC_UNAVAILABLE", "RPC endpoint's newest block is "),
+        (good.clone().typed("CHAIN_ID", json!(5)), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
         (good.clone().var("RPC_URL", &several).var("RATE_LIMITTER", "kv"), "", "RATE_LIMITTER is no setting"),
     ] {
         let worker = Worker::start(options).await.unwrap();
