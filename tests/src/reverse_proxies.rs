@@ -1,8 +1,8 @@
 //! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with
 //! the configuration of `docs/gate.md`.
 
+use std::fs;
 use std::path::PathBuf;
-use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -11,6 +11,7 @@ use crate::servers::{self, listening};
 use crate::tls::Authority;
 use crate::{python, repo};
 
+const PAGE: &str = "docs/gate.md";
 /// The gate's and the service's addresses in the documentation.
 const GATE: &str = "127.0.0.1:4180";
 const SERVICE: &str = "127.0.0.1:8080";
@@ -34,10 +35,10 @@ impl Kind {
 
     /// The documented configuration of the gate beside this proxy, for `origin`, this chain and registry.
     pub fn gate(self, origin: &str, chain: u64, rpc: &str, registry: &str) -> Result<String> {
-        let page = page()?;
-        let mut text = block(&page, "## Five minutes", "toml")?;
+        let page = read(PAGE)?;
+        let mut text = block(&page, "## Five minutes", "toml", 0)?;
         if self != Self::Nginx {
-            let table = block(&page, if self.is_caddy() { "### Caddy" } else { "### Envoy" }, "toml")?;
+            let table = block(&page, if self.is_caddy() { "### Caddy" } else { "### Envoy" }, "toml", 0)?;
             let (before, rest) = text.split_once("[proxy]").context("a [proxy] table")?;
             let (_, after) = rest.split_once("\n[").context("a table behind it")?;
             text = format!("{before}{table}\n[{after}");
@@ -58,7 +59,7 @@ impl Kind {
     /// The documented command that asks a service with a signature, for `origin`, this key file and chain:
     /// the arguments of `kya`.
     pub fn command(origin: &str, key: &str, chain: u64) -> Result<Vec<String>> {
-        let command = block(&page()?, "## Five minutes", "sh")?;
+        let command = block(&read(PAGE)?, "## Five minutes", "sh", 0)?;
         let arguments = command.lines().find_map(|line| line.strip_prefix("kya "));
         let documented = [("agent.key", key), ("84532", &chain.to_string()), ("https://api.example", origin)];
         let text = replaced(arguments.context("kya")?.to_owned(), &documented)?;
@@ -72,7 +73,8 @@ impl Kind {
 
     pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<Front> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
-        let page = Page::read(gate, service)?;
+        let page = read(PAGE)?.replace(GATE, gate).replace(SERVICE, service);
+        let block = |heading, language, place| block(&page, heading, language, place);
         let (authority, directory) = (Authority::new()?, tempfile::tempdir()?);
         let [certificate, key] = authority.files("api.example", directory.path())?;
         let [certificate, key] = [certificate.display(), key.display()];
@@ -81,8 +83,8 @@ impl Kind {
         let process = match self {
             Self::Nginx => {
                 (h2c_port, tls_port) = (free_port()?, free_port()?);
-                let http = page.block("### nginx", "nginx", 0)?;
-                let server = page.block("### nginx", "nginx", 1)? + &page.block(BROWSERS, "nginx", 0)?;
+                let http = block("### nginx", "nginx", 0)?;
+                let server = block("### nginx", "nginx", 1)? + &block(BROWSERS, "nginx", 0)?;
                 // The limit of the guarded place, which the gate's places do not have, and WebSockets.
                 let guarded = "location / {\n    client_max_body_size 32m;\n    proxy_http_version 1.1;\n    \
                                proxy_set_header Upgrade $http_upgrade;\n    proxy_set_header Connection upgrade;";
@@ -94,8 +96,7 @@ impl Kind {
                 servers::nginx_with(port, &http, &server).await?
             }
             Self::Caddy | Self::PackagedCaddy(_) => {
-                let guarded =
-                    page.block(BROWSERS, "caddyfile", 0)? + &page.block("### Caddy", "caddyfile", 0)?;
+                let guarded = block(BROWSERS, "caddyfile", 0)? + &block("### Caddy", "caddyfile", 0)?;
                 tls_port = free_port()?;
                 let below = format!("handle_path {PREFIX}/* {{\n{guarded}}}\nhandle {{\n{guarded}}}\n");
                 let sites = format!(
@@ -110,11 +111,11 @@ impl Kind {
             }
             Self::Envoy => {
                 let blocks = EnvoyBlocks {
-                    filters: page.block(BROWSERS, "yaml", 0)? + &page.block("### Envoy", "yaml", 0)?,
-                    manager: page.block("### Envoy", "yaml", 1)?,
-                    host: page.block(BROWSERS, "yaml", 1)?,
-                    cluster: page.block("### Envoy", "yaml", 2)?,
-                    route: page.block("### Envoy", "yaml", 3)?,
+                    filters: block(BROWSERS, "yaml", 0)? + &block("### Envoy", "yaml", 0)?,
+                    manager: block("### Envoy", "yaml", 1)?,
+                    host: block(BROWSERS, "yaml", 1)?,
+                    cluster: block("### Envoy", "yaml", 2)?,
+                    route: block("### Envoy", "yaml", 3)?,
                 };
                 let tls = format!(
                     "certificate_chain: {{ filename: {certificate} }}, private_key: {{ filename: {key} }}"
@@ -153,7 +154,7 @@ pub async fn verdict_verifier(
     registry: &str,
     service: &str,
 ) -> Result<(Process, String)> {
-    let filter = block(&read("docs/signed-verdicts.md")?, "## How to verify it", "yaml")?;
+    let filter = block(&read("docs/signed-verdicts.md")?, "## How to verify it", "yaml", 0)?;
     let [keys, service] = [keys, service].map(|url| url.trim_start_matches("http://"));
     let filter = replaced(
         filter,
@@ -167,7 +168,7 @@ pub async fn verdict_verifier(
     )?;
     let port = free_port()?;
     let (manager, host, route) = (String::new(), String::new(), String::new());
-    let cluster = Page(page()?).block("### Envoy", "yaml", 2)?;
+    let cluster = block(&read(PAGE)?, "### Envoy", "yaml", 2)?;
     let blocks = EnvoyBlocks { filters: filter, manager, host, route, cluster };
     let process = envoy(port, &blocks, keys, service, None).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
@@ -182,39 +183,17 @@ fn replaced(mut text: String, values: &[(&str, &str)]) -> Result<String> {
     Ok(text)
 }
 
-/// `docs/gate.md` with other addresses.
-struct Page(String);
-
-impl Page {
-    fn read(gate: &str, service: &str) -> Result<Self> {
-        Ok(Self(page()?.replace(GATE, gate).replace(SERVICE, service)))
-    }
-
-    /// The block of this place among those of a language behind a heading.
-    fn block(&self, heading: &str, language: &str, place: usize) -> Result<String> {
-        let fence = format!("```{language}\n");
-        let (_, mut section) = self.0.split_once(heading).with_context(|| format!("no {heading}"))?;
-        for _ in 0..place {
-            (_, section) = section.split_once(&fence).with_context(|| format!("no {language}: {heading}"))?;
-        }
-        block(&format!("{heading}\n{section}"), heading, language)
-    }
-}
-
-/// The page, or the one that `GATE_PAGE` names: with a directive removed, some test has to fail.
-fn page() -> Result<String> {
-    env::var("GATE_PAGE").map_or_else(|_| read("docs/gate.md"), |page| read(&page))
-}
-
 fn read(page: &str) -> Result<String> {
     Ok(fs::read_to_string(repo::root().join(page))?)
 }
 
-/// The first block of a language behind a heading, without the indentation of a list.
-fn block(page: &str, heading: &str, language: &str) -> Result<String> {
+/// The block of this place among those of a language behind a heading, without the indentation of a list.
+fn block(page: &str, heading: &str, language: &str, place: usize) -> Result<String> {
     let (_, section) = page.split_once(&format!("{heading}\n")).with_context(|| format!("no {heading}"))?;
     let fence = format!("```{language}\n");
-    let (before, rest) = section.split_once(&fence).with_context(|| format!("no {language}: {heading}"))?;
+    let mut blocks = section.match_indices(&fence);
+    let (at, _) = blocks.nth(place).with_context(|| format!("no {language}: {heading}"))?;
+    let (before, rest) = (&section[..at], &section[at + fence.len()..]);
     let indent = before.rsplit('\n').next().unwrap_or_default();
     let (text, _) = rest.split_once(&format!("\n{indent}```")).context("a block without an end")?;
     let lines = text.lines().map(|line| line.strip_prefix(indent).unwrap_or(line));
