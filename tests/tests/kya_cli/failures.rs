@@ -182,19 +182,13 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
 async fn variables_that_are_set_to_nothing_count_as_not_set_and_another_directory_posts_nothing_twice() {
     let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
     user.run(&["key", "agent.key"]).await.unwrap().ok();
-    let liable = "0x0000000000000000000000000000000000000002";
-    let terms = json!({
-        "chainId": 1, "registry": liable, "forwarder": liable, "limits": { "maxRequestGas": 1_000_000 },
-    });
-    other.answer_by(move |asked| match asked.path.as_str() {
-        "/status" => Reply::json(&terms),
-        path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 0 })),
+    other.answer_by(|asked| match asked.path.as_str() {
         path if path.starts_with("/relay") => Reply::json(&json!({ "state": "pending" })),
         path if path.starts_with("/api/v1/kya/") => Reply::json(&json!({ "isRegistered": false })),
-        _ => Reply::status(404),
+        _ => service(asked, REGISTRY),
     });
-    let place = ["--chain", "1", "--registry", liable, "--api", other.url(), "--relayer", other.url()];
-    let command = [&register("agent.key", liable)[..], &place, &["--timeout", "1"]].concat();
+    let place = place_of_service(&other);
+    let command = [&register("agent.key", REGISTRY)[..], &place, &["--timeout", "1"]].concat();
     let words: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "export HOME=$PWD XDG_STATE_HOME= KYA_STATE_DIR= KYA_RPC_URL= KYA_RELAYER_KEY=
