@@ -17,29 +17,23 @@ use crate::summary::{Summary, Tally, count};
 use crate::{USAGE, build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 21] = [
-    ("devnet", &debian::CURL),
-    ("devnet", &debian::JQ),
-    ("devnet", &debian::VENV),
-    ("explorer", &debian::CHROMIUM),
-    ("explorer", &debian::FIREFOX),
-    ("package", &debian::CHROMIUM),
-    ("package", &debian::FIREFOX),
-    ("deployment", &debian::NGINX),
-    ("deployment", &debian::SYSTEMD),
-    ("read_api", &debian::NGINX),
-    ("read_api", &debian::VENV),
-    ("relayer", &debian::POSTGRES),
-    ("relayer", &debian::VENV),
-    ("kya_cli", &debian::VENV),
-    ("kya_gate", &debian::CADDY),
-    ("kya_gate", &debian::LIGHTTPD),
-    ("kya_gate", &debian::NGINX),
-    ("kya_gate", &debian::REDIS),
-    ("kya_gate", &debian::VENV),
-    ("gate_in_process", &debian::REDIS),
-    (UNDER_LOAD, &debian::WRK),
+static NEEDED: [(&str, &[debian::Package]); 10] = [
+    ("devnet", &[debian::CURL, debian::JQ, debian::VENV]),
+    ("explorer", &[debian::CHROMIUM, debian::FIREFOX]),
+    ("package", &[debian::CHROMIUM, debian::FIREFOX]),
+    ("deployment", &[debian::NGINX, debian::SYSTEMD]),
+    ("read_api", &[debian::NGINX, debian::VENV]),
+    ("relayer", &[debian::POSTGRES, debian::VENV]),
+    ("kya_cli", &[debian::VENV]),
+    ("kya_gate", &[debian::CADDY, debian::LIGHTTPD, debian::NGINX, debian::REDIS, debian::VENV]),
+    ("gate_in_process", &[debian::REDIS]),
+    (UNDER_LOAD, &[debian::WRK]),
 ];
+
+/// The Debian packages of an end-to-end test.
+fn needed_by(test: &str) -> impl Iterator<Item = &'static debian::Package> {
+    NEEDED.iter().filter(move |(name, _)| *name == test).flat_map(|(_, packages)| *packages)
+}
 
 /// The end-to-end tests that put load on the Worker and compare the cost of answers: no other test runs
 /// beside them.
@@ -182,9 +176,7 @@ fn end_to_end_tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Comp
 
 /// Runs an end-to-end test program, once the programs that it needs are installed.
 fn end_to_end_test(program: &Program, output: &mut dyn Write) -> Result<Tally> {
-    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == program.name()) {
-        debian::install(package)?;
-    }
+    needed_by(program.name()).try_for_each(debian::install)?;
     program.run(output)
 }
 
@@ -249,8 +241,8 @@ mod tests {
         for file in below(root().join("tests/src")) {
             let text = fs::read_to_string(&file).unwrap();
             for line in text.lines().filter(|line| line.contains("cargo xtask setup")) {
-                let named = NEEDED.iter().find(|(_, package)| line.contains(package.name));
-                assert!(named.is_none(), "{}: {line}", file.display());
+                let mut packages = NEEDED.iter().flat_map(|(_, packages)| *packages);
+                assert!(!packages.any(|package| line.contains(package.name)), "{}: {line}", file.display());
             }
         }
     }
@@ -265,8 +257,7 @@ mod tests {
                 let text = fs::read_to_string(file).unwrap();
                 STARTS_PYTHON.iter().any(|word| text.contains(word))
             });
-            let is_listed =
-                NEEDED.iter().any(|(test, package)| *test == name && package.name == debian::VENV.name);
+            let is_listed = needed_by(&name).any(|package| package.name == debian::VENV.name);
             assert!(is_listed || !starts_python, "{name}");
             needing += usize::from(starts_python);
         }
