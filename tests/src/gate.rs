@@ -59,16 +59,18 @@ impl Gate {
 
     /// Runs `kya-gate check`: whether all was good, and what it printed.
     pub async fn check(configuration: &str) -> Result<(bool, String)> {
-        let mut process = gate("check", configuration)?.start()?;
-        let status = process.exited(PATIENCE).await?;
-        Ok((status.success(), process.log()))
+        Self::checked(configuration, &[]).await
     }
 
     /// What `kya-gate check --explain` finds of this wallet.
     pub async fn explain(configuration: &str, wallet: &str) -> Result<String> {
-        let mut process = gate("check", configuration)?.arg("--explain").arg(wallet).start()?;
-        process.exited(PATIENCE).await?;
-        Ok(process.log())
+        Ok(Self::checked(configuration, &["--explain", wallet]).await?.1)
+    }
+
+    async fn checked(configuration: &str, arguments: &[&str]) -> Result<(bool, String)> {
+        let mut process = gate("check", configuration)?.args(arguments).start()?;
+        let status = process.exited(PATIENCE).await?;
+        Ok((status.success(), process.log()))
     }
 
     pub fn url(&self) -> &str {

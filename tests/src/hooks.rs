@@ -3,7 +3,7 @@
 //!
 //! Signatures are made and checked here as the relayer's README describes them, not by the relayer's code.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use alloy::hex;
@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::guarded::{listen, serve};
+use crate::proxy::lock;
 
 const SIGNATURE: &str = "x-relayer-signature";
 
@@ -125,10 +126,6 @@ impl Receiver {
     pub fn take(&self) -> Vec<Delivery> {
         std::mem::take(&mut lock(&self.shared).deliveries)
     }
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(shared: State<Arc<Mutex<Shared>>>, request: Parts, body: String) -> Response {

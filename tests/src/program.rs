@@ -5,17 +5,18 @@ use std::env;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use crate::proxy::lock;
 use crate::repo;
 
 /// A program of the workspace, `["--bin", …]` or `["--example", …]`, built once per process that asks for it.
 pub(crate) fn compiled(program: [&'static str; 2]) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<[&str; 2], Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut built = lock(&BUILT);
     let build = || find(program).map_err(|error| format!("{error:#}"));
     built.entry(program).or_insert_with(build).clone().map_err(anyhow::Error::msg)
 }
