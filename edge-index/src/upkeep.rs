@@ -4,9 +4,9 @@ use std::{rc::Rc, time::Duration};
 
 use edge_shared::{chain, index::IndexObject, settings::WorkerSettings, time::within, unix_millis};
 use futures_util::FutureExt as _;
-use host_kit::{RpcHost, RpcReply, take};
+use host_kit::{RpcHost, RpcReply};
 use registry_core::{
-    chain::{Batch, Failure, Step, Update},
+    chain::{Batch, Failure, Reply, Step, Update},
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
@@ -136,7 +136,12 @@ impl RegistryIndex {
             if self.lease.get().number != number {
                 return Ok(());
             }
-            take(&mut work, reply, &mut host)?;
+            let taken = match reply {
+                Ok(RpcReply { status, body, .. }) => work.feed(Reply { status, body: &body }),
+                Err(failure) => work.fail(failure),
+            };
+            host.merge(|| work.update());
+            taken?;
         }
     }
 

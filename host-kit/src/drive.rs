@@ -1,9 +1,6 @@
 //! The drive loop: batches to the network and replies back, until a run is done.
 
-use registry_core::{
-    chain::{Batch, Failure, Query, Reply, Run, Step, Update},
-    index::{IndexError, Work},
-};
+use registry_core::chain::{Batch, Failure, Query, Reply, Run, Step, Update};
 
 /// The reply of an RPC endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,55 +34,6 @@ pub trait RpcHost {
     fn merge(&mut self, update: impl FnOnce() -> Update);
 }
 
-/// What batches come from and replies go to: a query's [`Run`], or an index's [`Work`].
-pub trait BatchSource {
-    /// Why it ends early.
-    type Error;
-
-    /// Takes the reply to the last batch, or why there is none.
-    ///
-    /// # Errors
-    ///
-    /// Its own, where this ends it.
-    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), Self::Error>;
-
-    /// What was learned of the endpoints since the last update.
-    fn update(&mut self) -> Update;
-}
-
-impl<Q: Query> BatchSource for Run<Q> {
-    type Error = Q::Error;
-
-    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), Q::Error> {
-        match reply {
-            Ok(RpcReply { endpoint, status, body }) => {
-                self.answered_by(endpoint);
-                self.feed(Reply { status, body: &body })
-            }
-            Err(failure) => self.fail(failure),
-        }
-    }
-
-    fn update(&mut self) -> Update {
-        Self::update(self)
-    }
-}
-
-impl BatchSource for Work {
-    type Error = IndexError;
-
-    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), IndexError> {
-        match reply {
-            Ok(RpcReply { status, body, .. }) => self.feed(Reply { status, body: &body }),
-            Err(failure) => self.fail(failure),
-        }
-    }
-
-    fn update(&mut self) -> Update {
-        Self::update(self)
-    }
-}
-
 /// The output of a run.
 ///
 /// # Errors
@@ -97,26 +45,18 @@ pub async fn drive<Q: Query, H: RpcHost>(mut run: Run<Q>, host: &mut H) -> Resul
         match run.step()? {
             Step::Done(output) => return Ok(output),
             Step::Send(batch) => {
-                let reply = host.round_trip(&batch, H::HEDGES && run.may_hedge()).await;
-                take(&mut run, reply, host)?;
+                let taken = match host.round_trip(&batch, H::HEDGES && run.may_hedge()).await {
+                    Ok(RpcReply { endpoint, status, body }) => {
+                        run.answered_by(endpoint);
+                        run.feed(Reply { status, body: &body })
+                    }
+                    Err(failure) => run.fail(failure),
+                };
+                host.merge(|| run.update());
+                taken?;
             }
         }
     }
-}
-
-/// Gives a reply to the source of its batch, and what was learned by it to the host.
-///
-/// # Errors
-///
-/// Those of [`BatchSource::take`].
-pub fn take<S: BatchSource>(
-    source: &mut S,
-    reply: Result<RpcReply, Failure>,
-    host: &mut impl RpcHost,
-) -> Result<(), S::Error> {
-    let taken = source.take(reply);
-    host.merge(|| source.update());
-    taken
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod shell_files;
 
 pub use check_report::CheckReport;
 pub use config_file::{ConfigFault, without_values};
-pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};
+pub use drive::{RpcHost, RpcReply, drive};
 #[cfg(feature = "native")]
 pub use networks::parse_network;
 #[cfg(feature = "native")]
