@@ -230,11 +230,6 @@ impl Holding {
         Ok(())
     }
 
-    /// The registry.
-    pub(crate) const fn identity(&self) -> Identity {
-        self.identity
-    }
-
     // A thread that panics leaves the map whole: each change is one call.
     fn read(&self) -> RwLockReadGuard<'_, Held> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)

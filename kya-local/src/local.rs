@@ -22,7 +22,7 @@ use crate::{
     moment::{Moment, now_millis},
     options::Options,
     sample::{Sample, random},
-    service::{Received, Service},
+    service::{MANIFEST, Received, Service, bundle_path},
     space::Space,
     spot_check::{Checker, SpotCheck},
 };
@@ -170,10 +170,10 @@ impl LocalKya {
     ) -> Result<(), Error> {
         for _ in 0..ROUNDS_MAX {
             let (began, before) = (Instant::now(), update.shards);
-            let answer = self.ask(update, Wanted::Manifest).await?;
+            let answer = self.ask(update, MANIFEST).await?;
             let received = Moment::now();
             let manifest = Manifest::parse(&answer.bytes)?;
-            if manifest.identity != self.holding.identity() {
+            if manifest.identity != self.options.identity {
                 return Err(SnapshotError::Another.into());
             }
             self.check_advance(&manifest)?;
@@ -203,7 +203,7 @@ impl LocalKya {
         missing: &[ShardEntry],
     ) -> Result<(), Error> {
         for (entries, count) in missing.chunks(BUNDLE_MAX).zip(1_u32..) {
-            let received = match self.ask(update, Wanted::Shards(entries)).await {
+            let received = match self.ask(update, &bundle_path(entries)).await {
                 // The newest manifest has another version of each.
                 Err(Error::Refused { status: 404, .. }) => return Ok(()),
                 received => received?,
@@ -222,15 +222,11 @@ impl LocalKya {
     }
 
     /// Asks the API, again after a while where its rate limit is used up.
-    async fn ask(&self, update: &mut UpdateStats, wanted: Wanted<'_>) -> Result<Received, Error> {
+    async fn ask(&self, update: &mut UpdateStats, path: &str) -> Result<Received, Error> {
         let mut waits = 0;
         loop {
             update.requests += 1;
-            let received = match wanted {
-                Wanted::Manifest => self.service.manifest().await,
-                Wanted::Shards(entries) => self.service.bundle(entries).await,
-            };
-            match received {
+            match self.service.get(path).await {
                 Err(Error::Refused { status: 429, retry_after }) if waits < WAITS_MAX => {
                     waits += 1;
                     sleep(retry_after.unwrap_or(WAIT_MAX).clamp(Duration::from_secs(1), WAIT_MAX)).await;
@@ -286,7 +282,7 @@ impl LocalKya {
             interval
         };
         let mut updates = every(self.options.update_every);
-        let mut checks = every(self.checker.as_ref().map_or(WAIT_MAX, Checker::every));
+        let mut checks = every(self.options.spot_checks.as_ref().map_or(WAIT_MAX, |checks| checks.every));
         loop {
             tokio::select! {
                 biased;
@@ -321,11 +317,4 @@ impl LocalKya {
             check => check.map(Some),
         }
     }
-}
-
-/// A document of the API.
-#[derive(Clone, Copy)]
-enum Wanted<'a> {
-    Manifest,
-    Shards(&'a [ShardEntry]),
 }

@@ -21,6 +21,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer that is read, compressed or not: several times what the API sends.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The path of the manifest.
+pub(crate) const MANIFEST: &str = "/api/v1/snapshot";
+
+/// The path of several shards: what [`registry_core::snapshot::read_bundle`] reads.
+pub(crate) fn bundle_path(entries: &[ShardEntry]) -> String {
+    format!("{MANIFEST}/shards?names={}", bundle_names(entries))
+}
+
 /// The API.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
@@ -56,17 +64,8 @@ impl Service {
         Ok(Self { client: client()?, base: api.trim_end_matches('/').to_owned() })
     }
 
-    /// The manifest.
-    pub(crate) async fn manifest(&self) -> Result<Received, Error> {
-        self.get("/api/v1/snapshot").await
-    }
-
-    /// Several shards: what [`registry_core::snapshot::read_bundle`] reads.
-    pub(crate) async fn bundle(&self, entries: &[ShardEntry]) -> Result<Received, Error> {
-        self.get(&format!("/api/v1/snapshot/shards?names={}", bundle_names(entries))).await
-    }
-
-    async fn get(&self, path: &str) -> Result<Received, Error> {
+    /// The answer to a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<Received, Error> {
         let request = self.client.get([&self.base, path].concat()).header(ACCEPT_ENCODING, "gzip");
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status().as_u16();

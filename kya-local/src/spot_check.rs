@@ -1,8 +1,6 @@
 //! Verdicts compared with the chain's: evidence of the wallet at the snapshot's block, made from what an
 //! endpoint of the caller's own answers, and verified.
 
-use std::time::Duration;
-
 use alloy_primitives::Address;
 use host_kit::native::RpcClient;
 use registry_core::{
@@ -58,11 +56,6 @@ impl Checker {
         Ok(Self { rpc, options, identity })
     }
 
-    /// The time between two checks.
-    pub(crate) const fn every(&self) -> Duration {
-        self.options.every
-    }
-
     /// Compares what is held of a wallet, as of its block, with the chain.
     pub(crate) async fn check(&self, held: Kya) -> Result<SpotCheck, Error> {
         let (block, now) = (held.as_of.block_number, held.as_of.block_timestamp);
@@ -98,6 +91,8 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
