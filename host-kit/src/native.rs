@@ -1,13 +1,13 @@
-//! JSON-RPC over reqwest, and size-capped body reading.
+//! JSON-RPC over reqwest, size-capped body reading, and the clock.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use registry_core::{
     chain::{Batch, Endpoints, Failure, Query, Run, Update},
-    eth::rpc::endpoint::RpcEndpoint,
+    eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
 };
 use reqwest::{
     Client, Response,
@@ -90,6 +90,12 @@ impl<F: Fn(bool)> RpcHost for NativeHost<'_, F> {
     fn merge(&mut self, update: impl FnOnce() -> Update) {
         self.client.lock().merge(&update());
     }
+}
+
+/// The machine's time.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The body of a response; `None` where it is larger than `max_bytes`, of which no more is read.

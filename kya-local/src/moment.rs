@@ -1,6 +1,8 @@
 //! A moment by two clocks: this computer's, which may be set back, and one that never is.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
+
+use host_kit::native::now;
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,5 @@ impl Moment {
 
 /// This computer's clock, in unix milliseconds.
 pub(crate) fn now_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    now().as_millis()
 }

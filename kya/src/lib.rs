@@ -35,15 +35,7 @@ pub mod verify;
 mod verify_record;
 pub mod watch;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use registry_core::eth::timestamp::Timestamp;
+use host_kit::native::now;
 
 /// The seconds of a day.
 pub(crate) const DAY: u64 = 86_400;
-
-/// The machine's time.
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}

@@ -30,7 +30,6 @@ use hyper::{
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use registry_core::{
-    eth::timestamp::Timestamp,
     gate::{GateAnswer, Links, Outcome, RequestFault, RoutePolicy, Unavailable, is_lookalike},
     registry::well_known,
 };
@@ -42,6 +41,7 @@ use crate::{
 pub use connections::serve;
 pub use content::ContentReader;
 use content::PassedContent;
+pub use host_kit::native::now;
 use original::{Misconfigured, Original};
 pub use readiness::Readiness;
 
@@ -106,23 +106,23 @@ impl App {
             return self.decide(peer, asked, request).await;
         }
         match target.as_str() {
-            "/.well-known/erc8128" => discovery(self.discovery.clone()),
-            well_known::PATH => discovery(self.registry.clone()),
-            "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
+            "/.well-known/erc8128" => discovery(&self.discovery),
+            well_known::PATH => discovery(&self.registry),
+            "/livez" => text(StatusCode::OK, "ok\n"),
             "/readyz" => match self.readiness.or_else(self.gate.probe(now())).await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),
                 Err(words) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{words}\n")),
             },
             "/metrics" => {
                 let metrics = &self.gate.metrics;
-                metrics.nonces.set(i64::try_from(self.gate.nonces.len()).unwrap_or(i64::MAX));
+                metrics.nonces.set(i64::try_from(self.gate.nonces.count()).unwrap_or(i64::MAX));
                 text(StatusCode::OK, metrics.text())
             }
             "/.well-known/jwks.json" => match &self.gate.signer {
-                Some(signer) => keys(signer.published()),
-                None => text(StatusCode::NOT_FOUND, "verdicts are not signed\n".to_owned()),
+                Some(signer) => cached("application/jwk-set+json", "public, max-age=60", signer.published()),
+                None => text(StatusCode::NOT_FOUND, "verdicts are not signed\n"),
             },
-            _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
+            _ => text(StatusCode::NOT_FOUND, "not found\n"),
         }
     }
 
@@ -220,12 +220,6 @@ impl App {
     }
 }
 
-/// The machine's time. Signatures are judged with 30 seconds of tolerance.
-pub fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 /// The gate's answer as an HTTP response.
 pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
     let mut response = Response::new(B::from(Bytes::from(answer.body)));
@@ -239,23 +233,19 @@ pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
     response
 }
 
-fn discovery(document: String) -> HttpResponse {
-    let mut response = Response::new(Full::from(document));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+fn cached(media_type: &'static str, caching: &'static str, body: String) -> HttpResponse {
+    let mut response = Response::new(Full::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     response
 }
 
-fn keys(body: String) -> HttpResponse {
-    let mut response = Response::new(Full::from(body));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
-    response
+fn discovery(document: &str) -> HttpResponse {
+    cached("application/json", "public, max-age=300", document.to_owned())
 }
 
-fn text(status: StatusCode, body: String) -> HttpResponse {
-    let mut response = Response::new(Full::from(body));
+fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

@@ -20,14 +20,11 @@
 //! is loading, or that lost the right to write answers every read. A new connection then finds the server
 //! that the name leads to now. A full server alone is no reason to leave it: it only is not ready.
 
-use std::{
-    mem,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use alloy_primitives::hex;
 use anyhow::{Context as _, bail};
+use host_kit::native::now;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
     aio::MultiplexedConnection, cmd,
@@ -238,7 +235,7 @@ async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyho
     let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
     let history = History::of(&info);
     let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
+    let now = now().seconds().cast_signed();
     // The second after: the server may have begun late in one, and signatures have no fractions.
     let began = match before {
         Some(before) if history.continues(&before.history) => before.began,
@@ -386,7 +383,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_takes_no_write_is_left_for_a_new_connection() {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = now().seconds();
         let (fake, settings) = Fake::start().await;
         let nonces = SharedNonces::connect(&settings, Metrics::new().unwrap()).await.unwrap();
         for answer in [
