@@ -71,8 +71,7 @@ struct File {
     redis: Option<RedisTable>,
     #[serde(default)]
     links: LinksTable,
-    #[serde(default = "all_dialects")]
-    dialects: Vec<Dialect>,
+    dialects: Option<Vec<Dialect>>,
     #[serde(default)]
     discovery: DiscoveryTable,
     #[serde(default)]
@@ -93,10 +92,8 @@ struct ChainTable {
     #[serde(default)]
     rpc: Vec<String>,
     multicall3: Option<Address>,
-    #[serde(default = "default_head_age")]
-    max_head_age_seconds: u64,
-    #[serde(default = "default_reads_per_second")]
-    reads_per_second: u32,
+    max_head_age_seconds: Option<u64>,
+    reads_per_second: Option<u32>,
     reads_in_flight: Option<IgnoredAny>,
 }
 
@@ -116,8 +113,7 @@ struct RedisTable {
     /// A client is passed in, which knows the address.
     #[serde(rename = "url")]
     _url: Option<IgnoredAny>,
-    #[serde(default = "default_prefix")]
-    prefix: String,
+    prefix: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -125,22 +121,6 @@ struct RedisTable {
 struct LinksTable {
     register: Option<String>,
     renew: Option<String>,
-}
-
-const fn default_head_age() -> u64 {
-    60
-}
-
-const fn default_reads_per_second() -> u32 {
-    100
-}
-
-fn all_dialects() -> Vec<Dialect> {
-    Dialect::ALL.to_vec()
-}
-
-fn default_prefix() -> String {
-    "kya-gate:".to_owned()
 }
 
 type Checked<T> = Result<T, SettingError>;
@@ -199,7 +179,7 @@ impl GateSettings {
         let chain = file.chain.validated(rpc)?;
         let kya = file.kya.validated()?;
         let document = file.discovery.document(chain.id, kya.registry)?;
-        let (dialects, registry) = (&file.dialects, kya.registry);
+        let (dialects, registry) = (file.dialects.as_deref().unwrap_or(Dialect::ALL), kya.registry);
         let shared =
             Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links, domain: None };
         let policies = policies(file.policy, &shared)?;
@@ -209,7 +189,9 @@ impl GateSettings {
                 return Err(SettingError::new("nonces", "means nothing where they are in Redis"));
             }
             (capacity, None) => NonceSettings::Memory(capacity),
-            (None, Some(redis)) => NonceSettings::Redis(redis.prefix),
+            (None, Some(redis)) => {
+                NonceSettings::Redis(redis.prefix.unwrap_or_else(|| "kya-gate:".to_owned()))
+            }
         };
         Ok(Self { chain, kya, policies, nonces, document })
     }
@@ -229,7 +211,8 @@ impl ChainTable {
         if self.id == 0 {
             return Err(SettingError::new("chain.id", "must be at least 1"));
         }
-        if self.reads_per_second == 0 {
+        let reads_per_second = self.reads_per_second.unwrap_or(100);
+        if reads_per_second == 0 {
             return Err(SettingError::new("chain.reads-per-second", "must be at least 1"));
         }
         if self.reads_in_flight.is_some() {
@@ -244,8 +227,8 @@ impl ChainTable {
             id: self.id,
             endpoints: endpoints.map_err(|_| SettingError::new("chain.rpc", rule))?,
             multicall3: self.multicall3.unwrap_or(multicall::CANONICAL_ADDRESS),
-            max_head_age_seconds: self.max_head_age_seconds,
-            reads_per_second: self.reads_per_second,
+            max_head_age_seconds: self.max_head_age_seconds.unwrap_or(60),
+            reads_per_second,
         })
     }
 }

@@ -157,8 +157,7 @@ struct File {
     log_wallets: bool,
     #[serde(default)]
     links: LinksTable,
-    #[serde(default = "default_dialects")]
-    dialects: Vec<Dialect>,
+    dialects: Option<Vec<Dialect>>,
     #[serde(default)]
     liable: DomainsTable,
     #[serde(default)]
@@ -174,12 +173,9 @@ struct ChainTable {
     #[serde(default)]
     rpc: Vec<Url>,
     multicall3: Option<Address>,
-    #[serde(default = "default_head_age")]
-    max_head_age_seconds: u64,
-    #[serde(default = "default_reads_in_flight")]
-    reads_in_flight: u32,
-    #[serde(default = "default_reads_per_second")]
-    reads_per_second: u32,
+    max_head_age_seconds: Option<u64>,
+    reads_in_flight: Option<u32>,
+    reads_per_second: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -208,31 +204,13 @@ struct LinksTable {
 /// RPC endpoints, separated by commas: for those with a key, which do not belong into a file.
 const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
 
-const fn default_head_age() -> u64 {
-    60
-}
-
-const fn default_reads_in_flight() -> u32 {
-    64
-}
-
-const fn default_reads_per_second() -> u32 {
-    100
-}
-
-fn default_dialects() -> Vec<Dialect> {
-    Dialect::ALL.to_vec()
-}
-
 impl Settings {
     /// Reads a file, and RPC endpoints from the environment where the file names none.
     ///
     /// # Errors
     /// What is wrong, and where.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text, env::var(RPC_VARIABLE).ok().as_deref())
-            .with_context(|| format!("{} is not valid", path.display()))
+        Self::read_by(path, Self::parse)
     }
 
     /// Reads the file of a gate inside a service, without `listen` and `[proxy]`, and RPC endpoints from the
@@ -241,9 +219,13 @@ impl Settings {
     /// # Errors
     /// What is wrong, and where.
     pub fn read_embedded(path: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse_embedded(&text, env::var(RPC_VARIABLE).ok().as_deref())
-            .with_context(|| format!("{} is not valid", path.display()))
+        Self::read_by(path, Self::parse_embedded)
+    }
+
+    fn read_by(path: &Path, parse: fn(&str, Option<&str>) -> anyhow::Result<Self>) -> anyhow::Result<Self> {
+        let name = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        parse(&text, env::var(RPC_VARIABLE).ok().as_deref()).with_context(|| format!("{name} is not valid"))
     }
 
     /// Parses the text of such a file. `rpc` is the value of `KYA_GATE_RPC_URL`.
@@ -285,7 +267,7 @@ impl Settings {
         };
         let chain = file.chain.validated(rpc)?;
         let (kya, records) = (file.kya.validated()?, file.records);
-        let (dialects, registry) = (&file.dialects, kya.registry);
+        let (dialects, registry) = (file.dialects.as_deref().unwrap_or(Dialect::ALL), kya.registry);
         let discovery = file.discovery.document(chain.id, registry)?;
         let shared = Shared {
             origin: &origin,
@@ -358,10 +340,12 @@ impl ChainTable {
         let is_http = |url: &Url| matches!(url.scheme(), "http" | "https");
         ensure!(rpc.iter().all(is_http), "chain.rpc: must be http or https");
         let multicall3 = self.multicall3.unwrap_or(multicall::CANONICAL_ADDRESS);
-        let reads = ReadLimits { in_flight: self.reads_in_flight, per_second: self.reads_per_second };
+        let (in_flight, per_second) =
+            (self.reads_in_flight.unwrap_or(64), self.reads_per_second.unwrap_or(100));
+        let reads = ReadLimits { in_flight, per_second };
         ensure!(reads.in_flight > 0, "chain.reads-in-flight: must be at least 1");
         ensure!(reads.per_second > 0, "chain.reads-per-second: must be at least 1");
-        let max_head_age_seconds = self.max_head_age_seconds;
+        let max_head_age_seconds = self.max_head_age_seconds.unwrap_or(60);
         Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds, reads })
     }
 }

@@ -41,12 +41,7 @@ impl std::fmt::Debug for RedisSettings {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RedisTable {
     url: Option<String>,
-    #[serde(default = "default_prefix")]
-    prefix: String,
-}
-
-fn default_prefix() -> String {
-    "kya-gate:".to_owned()
+    prefix: Option<String>,
 }
 
 impl NonceSettings {
@@ -62,6 +57,6 @@ impl NonceSettings {
         // The URL is not quoted: it may hold a password.
         let is_redis = ["redis://", "rediss://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
         ensure!(is_redis && redis::parse_redis_url(&url).is_some(), "redis.url: must be a URL of Redis");
-        Ok(Self::Redis(RedisSettings { url, prefix }))
+        Ok(Self::Redis(RedisSettings { url, prefix: prefix.unwrap_or_else(|| "kya-gate:".to_owned()) }))
     }
 }
