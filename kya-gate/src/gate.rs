@@ -67,16 +67,17 @@ impl Gate {
         purpose: Purpose,
         now: Timestamp,
     ) -> (Outcome, GateAnswer) {
-        let started = Instant::now();
-        if purpose == Purpose::Explanation {
-            let outcome = match self.refusals.find(&policy.name, request) {
-                Some(outcome) => outcome,
-                None => self.decide(policy, request, purpose, now).await,
-            };
+        let (started, is_explanation) = (Instant::now(), purpose == Purpose::Explanation);
+        let refused = if is_explanation { self.refusals.find(&policy.name, request) } else { None };
+        let late = Outcome::Refused(RefusalCode::SignatureVerificationUnavailable);
+        let outcome = match refused {
+            Some(outcome) => outcome,
+            None => timeout(DEADLINE, self.decide(policy, request, purpose, now)).await.unwrap_or(late),
+        };
+        if is_explanation {
             let answer = outcome.answer(request, &policy.rules, &policy.links);
             return (outcome, answer);
         }
-        let outcome = self.decide(policy, request, purpose, now).await;
         self.metrics.seconds.with_label_values(&[&policy.name]).observe(started.elapsed().as_secs_f64());
         self.refusals.remember(&policy.name, request, &outcome);
         let answer = self.concluded(policy, Some(request), &outcome);
@@ -129,18 +130,6 @@ impl Gate {
     }
 
     async fn decide(
-        &self,
-        policy: &RoutePolicy,
-        request: &Request<'_>,
-        purpose: Purpose,
-        now: Timestamp,
-    ) -> Outcome {
-        let decision = self.decide_in_time(policy, request, purpose, now);
-        let late = |_| Outcome::Refused(RefusalCode::SignatureVerificationUnavailable);
-        timeout(DEADLINE, decision).await.unwrap_or_else(late)
-    }
-
-    async fn decide_in_time(
         &self,
         policy: &RoutePolicy,
         request: &Request<'_>,

@@ -2,7 +2,7 @@
 
 use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    TextEncoder, core::Collector,
 };
 use registry_core::gate::{Outcome, RefusalCode, Unavailable};
 
@@ -47,24 +47,13 @@ impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
         const SECONDS: [f64; 10] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
         let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let counter = IntCounterVec::new(opts(name, help), labels)?;
-            registry.register(Box::new(counter.clone()))?;
-            Ok::<_, prometheus::Error>(counter)
-        };
-        let gauge = |name: &str, help: &str| {
-            let gauge = IntGauge::with_opts(opts(name, help))?;
-            registry.register(Box::new(gauge.clone()))?;
-            Ok::<_, prometheus::Error>(gauge)
-        };
-        let gauges = |name: &str, help: &str, labels: &[&str]| {
-            let gauges = IntGaugeVec::new(opts(name, help), labels)?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok::<_, prometheus::Error>(gauges)
-        };
+        let counter =
+            |name, help, labels: &[&str]| registered(&registry, IntCounterVec::new(opts(name, help), labels));
+        let gauge = |name, help| registered(&registry, IntGauge::with_opts(opts(name, help)));
+        let gauges =
+            |name, help, labels: &[&str]| registered(&registry, IntGaugeVec::new(opts(name, help), labels));
         let seconds = HistogramOpts::from(opts("request_seconds", "Time to decide a request"));
-        let seconds = HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["policy"])?;
-        registry.register(Box::new(seconds.clone()))?;
+        let seconds = HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["policy"]);
         Ok(Self {
             requests: counter("requests_total", "Requests decided", &["policy", "outcome"])?,
             liable: counter(
@@ -72,7 +61,7 @@ impl Metrics {
                 "Agents judged, by what ties the liable wallet to them",
                 &["policy", "outcome", "basis"],
             )?,
-            seconds,
+            seconds: registered(&registry, seconds)?,
             lookups: counter("lookups_total", "Accounts and verdicts needed", &["from"])?,
             reads_refused: counter("reads_refused_total", "Reads refused as too many", &["limit"])?,
             round_trips: counter("round_trips_total", "Round trips", &["to", "result"])?,
@@ -129,6 +118,15 @@ impl Metrics {
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         String::from_utf8(text).unwrap_or_default()
     }
+}
+
+fn registered<M: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: Result<M, prometheus::Error>,
+) -> Result<M, prometheus::Error> {
+    let metric = metric?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }
 
 fn opts(name: &str, help: &str) -> Opts {

@@ -23,6 +23,7 @@ mod flight;
 mod tests;
 
 use std::{
+    fmt::Display,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -32,7 +33,7 @@ use alloy_primitives::{Address, B256, U256, keccak256};
 use futures_util::future::join_all;
 use lru::LruCache;
 use registry_core::{
-    chain::{SignerCode, SignerQuery},
+    chain::{Query, SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
     gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, AttestedQuery, Verdict},
 };
@@ -210,15 +211,22 @@ impl AccountReader {
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
-        let _read = self.budget.take(attempt.is_of_key())?;
         let query = match question {
             Question::Code(account) | Question::Signer(account) => {
                 AccountQuery { account, signed: None, registry, now }
             }
             Question::Signature(..) => AccountQuery::of(attempt, registry, now),
         };
-        let answer = self.rpc.ask(query, now).await;
-        answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
+        self.ask(query, attempt.is_of_key(), now).await
+    }
+
+    /// The answer to a query; `None` where the chain does not answer, or the budget is spent.
+    async fn ask<Q: Query>(&self, query: Q, is_of_key: bool, now: Timestamp) -> Option<Q::Output>
+    where
+        Q::Error: Display,
+    {
+        let _read = self.budget.take(is_of_key)?;
+        self.rpc.ask(query, now).await.inspect_err(unanswered).ok()
     }
 
     async fn verdict(&self, api: &Api, attempt: &Attempt, now: Timestamp) -> Option<Arc<Verdict>> {
@@ -240,14 +248,10 @@ impl AccountReader {
             let _read = self.budget.take(true)?;
             self.rpc.ask_at(query, now).await
         };
-        let answer = match at_block.transpose() {
-            Some(answer) => answer,
-            None => {
-                let _read = self.budget.take(true)?;
-                self.rpc.ask(newest, now).await
-            }
-        };
-        answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
+        match at_block.transpose() {
+            Some(answer) => answer.inspect_err(unanswered).ok(),
+            None => self.ask(newest, true, now).await,
+        }
     }
 
     /// Whether a wallet has code. `None` where the chain does not answer, or the budget is spent.
@@ -274,24 +278,17 @@ impl AccountReader {
             }
         }
         let (_read, asked) = (self.budget.take(true).ok_or("no read is left")?, Instant::now());
-        let at = self.rpc.ask(query.clone(), now).await;
-        let at = at.inspect_err(|error| tracing::warn!(%error, "the chain did not answer"))?;
+        let at = self.rpc.ask(query.clone(), now).await.inspect_err(unanswered)?;
         self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, (at, asked));
         Ok(at)
     }
 
     async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {
         let (cached, reading) = (self.cache.get(account, now), self.cache.begin());
-        let state = if cached.has_no_code {
-            Some(AccountState::NoCode)
-        } else if let Some(_read) = self.budget.take(true) {
-            let answer = self.rpc.ask(AccountQuery { account, signed: None, registry: None, now }, now).await;
-            answer
-                .inspect_err(|error| tracing::warn!(%error, "the chain did not answer"))
-                .ok()
-                .map(|facts| facts.state)
-        } else {
-            None
+        let query = AccountQuery { account, signed: None, registry: None, now };
+        let state = match cached.has_no_code {
+            true => Some(AccountState::NoCode),
+            false => self.ask(query, true, now).await.map(|facts| facts.state),
         };
         self.cache.put(account, None, state, &reading);
         KnownAccount { state, ..KnownAccount::default() }
@@ -340,6 +337,10 @@ impl AccountReader {
         api.read(Address::ZERO, now).await.map_err(|error| format!("api: {error}"))?;
         Ok(format!("{registry}: the chain answers at {labels}, the read API at {}", api.label()))
     }
+}
+
+fn unanswered(error: &String) {
+    tracing::warn!(%error, "the chain did not answer");
 }
 
 /// What the cache alone says of an attempt's account, where that suffices. A key that did not sign needs no

@@ -363,15 +363,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_with_two_readings_reaches_no_handler() {
-        for (name, value) in [("kya_wallet", "0x1"), ("connection", "close, KYA-Liable"), ("upgrade", "h2c")]
-        {
-            let (status, body) = seen("api", post(&[(name, value)], AxumBody::empty())).await;
-            assert!(status == 400 && body.contains("Request not accepted"), "{name}: {status} {body}");
-        }
-    }
-
-    #[tokio::test]
     async fn an_unknown_policy_and_a_chain_that_does_not_answer_are_errors() {
         let gate = EmbeddedGate::start(Settings::parse_embedded(SETTINGS, None).unwrap()).await.unwrap();
         assert!(gate.layer("other").is_err());

@@ -77,13 +77,8 @@ impl Nonces {
     }
 
     /// How many are remembered.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.len()
-    }
-
-    /// Whether none is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -117,7 +112,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!((spent.into_inner(), nonces.len()), (1, 1));
+        assert_eq!((spent.into_inner(), nonces.count()), (1, 1));
     }
 
     #[test]

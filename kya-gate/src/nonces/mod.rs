@@ -66,16 +66,11 @@ impl NonceStore {
     }
 
     /// How many this process remembers: none of those in Redis.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
-            Self::Memory(nonces) => nonces.len(),
+            Self::Memory(nonces) => nonces.count(),
             Self::Redis(_) => 0,
         }
-    }
-
-    /// Whether this process remembers none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether nonces can be spent at `now`.
