@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::index::State;
-use worker::{Response, Result, console_warn};
+use worker::{Response, console_warn};
 
 use crate::{
+    answer::HttpResult,
     object::{RegistryIndex, cache_millis, failed},
     sql::Sql,
 };
@@ -30,7 +31,7 @@ impl RegistryIndex {
         }
     }
 
-    async fn try_arm(&self, sql: &Sql, settings: &WorkerSettings) -> Result<()> {
+    async fn try_arm(&self, sql: &Sql, settings: &WorkerSettings) -> worker::Result<()> {
         let state = self.load(sql).map_err(failed)?;
         let is_idle = !self.is_in_use(sql, settings).map_err(failed)?
             // With a TTL of 0, each request reads.
@@ -44,7 +45,7 @@ impl RegistryIndex {
     }
 
     /// Sets the alarm for this time, unix milliseconds, unless one is set that is earlier.
-    pub(crate) async fn set_alarm(&self, at: u64) -> Result<()> {
+    pub(crate) async fn set_alarm(&self, at: u64) -> worker::Result<()> {
         let (now, storage) = (unix_millis(), self.state.storage());
         let set = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
         let at = at.max(now);
@@ -59,7 +60,7 @@ impl RegistryIndex {
 
     /// Does no work on an object of other settings or of another release's format, and deletes it once it has
     /// not been asked for [`KEPT_MILLIS`].
-    pub(crate) async fn rest(&self) -> Result<Response> {
+    pub(crate) async fn rest(&self) -> HttpResult {
         let now = unix_millis();
         let asked_at = self.raw_sql().asked_at().map_err(failed)?;
         match asked_at.saturating_add(KEPT_MILLIS) {

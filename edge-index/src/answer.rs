@@ -12,9 +12,12 @@ use registry_core::{
     },
     registry::error_code::Code,
 };
-use worker::{Headers, Response, Result, console_warn};
+use worker::{Headers, Response, console_warn};
 
 use crate::sql::Sql;
+
+/// A response, or what the platform throws.
+pub(crate) type HttpResult = worker::Result<Response>;
 
 /// Agents in a piece of a list, which is made at once while other requests wait.
 const PIECE: u64 = 2_500;
@@ -35,7 +38,7 @@ pub(crate) fn document(
     settings: &WorkerSettings,
     state: &State,
     (route, form): (&Route, Form),
-) -> core::result::Result<Document, IndexError> {
+) -> Result<Document, IndexError> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
     // As of when the chain was asked, as the answers from a scan are.
     let now = Timestamp::from_millis(state.read_at);
@@ -64,7 +67,7 @@ pub(crate) fn unanswered(
     error: IndexError,
     (route, form): (&Route, Form),
     settings: &WorkerSettings,
-) -> Result<Response> {
+) -> HttpResult {
     match Error::try_from(error) {
         Ok(error) if form != Form::Document || route.needs_index() || error.code() == Code::TooLarge => {
             failure(error, settings)
@@ -74,7 +77,7 @@ pub(crate) fn unanswered(
 }
 
 /// A document, with its head.
-pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> Result<Response> {
+pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> HttpResult {
     let Document { body, etag, links, .. } = document;
     let block = state.as_of().map_or(0, |block| block.number);
     let head = DocumentHead { etag, links, read_at: state.read_at, block, rpc_calls };
@@ -84,12 +87,12 @@ pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> Resu
 }
 
 /// The progress of the index, the fault of its store, and the rows that the platform bills.
-pub(crate) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> Result<Response> {
+pub(crate) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> HttpResult {
     Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault, rows))
 }
 
 /// The answer where another source may know.
-pub(crate) fn not_covered() -> Result<Response> {
+pub(crate) fn not_covered() -> HttpResult {
     Response::from_json(&IndexAnswer::NotCovered)
 }
 
@@ -100,7 +103,7 @@ pub(crate) fn refusal(
     route: &Route,
     state: &State,
     settings: &WorkerSettings,
-) -> Result<Response> {
+) -> HttpResult {
     warn(&error, settings);
     let Ok(error) = Error::try_from(error) else { return not_covered() };
     let scan_would_do = state.total <= MAX_AGENTS && !route.needs_index();
@@ -111,7 +114,7 @@ pub(crate) fn refusal(
 }
 
 /// An error for the client.
-pub(crate) fn failure(error: Error, settings: &WorkerSettings) -> Result<Response> {
+pub(crate) fn failure(error: Error, settings: &WorkerSettings) -> HttpResult {
     Response::from_json(&IndexAnswer::Failure(error.redacted(&settings.redactor).body()))
 }
 

@@ -7,10 +7,11 @@ use registry_core::index::{
     protocol::IndexAnswer,
     takeover::{self, PartKey},
 };
-use worker::{Response, Result};
+use worker::Response;
 
 use crate::{
     alarm::{KEPT_MILLIS, RESTS_MILLIS},
+    answer::HttpResult,
     object::{RegistryIndex, failed},
     sql::Sql,
 };
@@ -29,18 +30,14 @@ impl RegistryIndex {
     }
 
     /// Whether the rows are of the chain and registry of the settings.
-    pub(crate) fn is_own(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-    ) -> core::result::Result<bool, StoreError> {
+    pub(crate) fn is_own(&self, sql: &Sql, settings: &WorkerSettings) -> Result<bool, StoreError> {
         let own = settings.index_name();
         Ok(own.is_some() && sql.noted("object")? == own)
     }
 
     /// A part of the rows, which an object of the next format takes over. Nothing is written; the alarm looks
     /// after the rows from now on.
-    pub(crate) async fn part(&self, key: PartKey) -> Result<Response> {
+    pub(crate) async fn part(&self, key: PartKey) -> HttpResult {
         let (sql, now) = (self.raw_sql(), unix_millis());
         let part = takeover::part(&sql, key).map_err(failed)?;
         if !part.is_empty() {

@@ -35,12 +35,14 @@ use registry_core::{
     registry::history::HistoryCursor,
     snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
-use worker::{DurableObject, Env, Request, Response, Result, console_warn, durable_object};
+use worker::{DurableObject, Env, Request, Response, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
 use crate::{
-    answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
+    answer::{
+        Form, HttpResult, document, failure, not_covered, progress, refusal, respond, unanswered, warn,
+    },
     faults::Faults,
     snapshot::{self, Snapshots},
     sql::Sql,
@@ -98,7 +100,7 @@ impl DurableObject for RegistryIndex {
         }
     }
 
-    async fn fetch(&self, request: Request) -> Result<Response> {
+    async fn fetch(&self, request: Request) -> HttpResult {
         let mut response = match check_version(request.headers().get(VERSION_HEADER)?.as_deref()) {
             Ok(()) => self.respond(request).boxed_local().await?,
             Err(other) => {
@@ -110,7 +112,7 @@ impl DurableObject for RegistryIndex {
         Ok(response)
     }
 
-    async fn alarm(&self) -> Result<Response> {
+    async fn alarm(&self) -> HttpResult {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let worked = match self.sql() {
             // One of another release's format, or of other settings. An alarm that fails is set again by the
@@ -133,7 +135,7 @@ impl DurableObject for RegistryIndex {
 
 impl RegistryIndex {
     /// The response to a request of this version.
-    async fn respond(&self, mut request: Request) -> Result<Response> {
+    async fn respond(&self, mut request: Request) -> HttpResult {
         let IndexRequest { object, question } = request.json().await?;
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let own = settings.index_name().unwrap_or_default();
@@ -200,7 +202,7 @@ impl RegistryIndex {
         Sql::new(&self.state.storage(), Rc::clone(&self.rows))
     }
 
-    fn sql(&self) -> core::result::Result<Sql, StoreError> {
+    fn sql(&self) -> Result<Sql, StoreError> {
         let sql = self.raw_sql();
         if !self.is_prepared.get() {
             sql.transaction(|| Ok(prepare(&sql)?)).map_err(|error| match error {
@@ -214,7 +216,7 @@ impl RegistryIndex {
     }
 
     /// The state that the rows are of.
-    pub(crate) fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
+    pub(crate) fn load(&self, sql: &Sql) -> Result<Rc<State>, StoreError> {
         if let Some(kept) = &*self.kept.borrow() {
             return Ok(Rc::clone(kept));
         }
@@ -234,7 +236,7 @@ impl RegistryIndex {
 
     /// Deletes all that is stored. Work that waits for the chain loses its lease: the rows that it would write
     /// belong to those before.
-    pub(crate) async fn delete(&self) -> Result<()> {
+    pub(crate) async fn delete(&self) -> worker::Result<()> {
         self.lease.set(self.lease.get().revoked());
         let deleted = self.state.storage().delete_all().await;
         // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
@@ -247,7 +249,7 @@ impl RegistryIndex {
     }
 
     /// The answer where the store cannot even be opened.
-    async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> Result<Response> {
+    async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> HttpResult {
         self.keep_fault(error.clone()).await;
         match question {
             IndexQuestion::Progress | IndexQuestion::Tick => {
@@ -258,7 +260,7 @@ impl RegistryIndex {
     }
 
     /// The progress, and the fault of the store if it failed.
-    async fn progress(&self, sql: &Sql) -> Result<Response> {
+    async fn progress(&self, sql: &Sql) -> HttpResult {
         match self.load(sql) {
             Ok(state) => progress(&state, self.faults.kind(), self.rows.get()),
             Err(error) => self.without_store(&error, &IndexQuestion::Progress).await,
@@ -266,13 +268,7 @@ impl RegistryIndex {
     }
 
     /// The answer to a question, from an index that is fresh enough for it.
-    async fn answer(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-        form: Form,
-        route: Route,
-    ) -> Result<Response> {
+    async fn answer(&self, sql: &Sql, settings: &WorkerSettings, form: Form, route: Route) -> HttpResult {
         let mut rpc_calls = 0;
         let seconds = match form {
             Form::Events => settings.follow_seconds(),
@@ -313,7 +309,7 @@ impl RegistryIndex {
         settings: &WorkerSettings,
         route: &Route,
         error: IndexError,
-    ) -> Result<Response> {
+    ) -> HttpResult {
         match error {
             IndexError::Incomplete { .. } => self.progress(sql).await,
             IndexError::Query(error @ QueryError::AgentNotFound(_)) => failure(error.into(), settings),
@@ -333,9 +329,8 @@ impl RegistryIndex {
         settings: &WorkerSettings,
         wallets: &[String],
         refresh: bool,
-    ) -> Result<Response> {
-        let wallets =
-            wallets.iter().map(|wallet| wallet.parse()).collect::<core::result::Result<Vec<_>, _>>();
+    ) -> HttpResult {
+        let wallets = wallets.iter().map(|wallet| wallet.parse()).collect::<Result<Vec<_>, _>>();
         let wallets: Vec<Address> = wallets.map_err(failed)?;
         let max_age = cache_millis(settings).max(NOTE_MILLIS);
         let ready = match refresh {
@@ -356,12 +351,7 @@ impl RegistryIndex {
 
     /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first,
     /// but waits for no fill: there is no snapshot meanwhile, and the answer says when to ask again.
-    async fn snapshot(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-        entry: Option<ShardEntry>,
-    ) -> Result<Response> {
+    async fn snapshot(&self, sql: &Sql, settings: &WorkerSettings, entry: Option<ShardEntry>) -> HttpResult {
         let ready = match self.load(sql) {
             Ok(state) if entry.is_none() && may_look(&state) => {
                 let began = unix_millis();
@@ -409,7 +399,7 @@ impl RegistryIndex {
         mut state: Rc<State>,
         page: (AgentId, u64, Option<HistoryCursor>),
         rpc_calls: &mut u32,
-    ) -> core::result::Result<(Rc<State>, Document), IndexError> {
+    ) -> Result<(Rc<State>, Document), IndexError> {
         let began = unix_millis();
         for _ in 0..HISTORY_RESTARTS {
             let config = config(settings, unix_millis());
@@ -443,11 +433,7 @@ impl RegistryIndex {
     }
 
     /// Whether there were requests lately.
-    pub(crate) fn is_in_use(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-    ) -> core::result::Result<bool, StoreError> {
+    pub(crate) fn is_in_use(&self, sql: &Sql, settings: &WorkerSettings) -> Result<bool, StoreError> {
         let idle = cache_millis(settings).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
         Ok(unix_millis() < idle.saturating_add(sql.asked_at()?))
     }

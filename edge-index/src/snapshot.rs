@@ -11,9 +11,12 @@ use registry_core::{
     },
     snapshot::{ShardEntry, Shards, shard},
 };
-use worker::{Headers, Response, Result};
+use worker::{Headers, Response};
 
-use crate::{answer::not_covered, sql::Sql};
+use crate::{
+    answer::{HttpResult, not_covered},
+    sql::Sql,
+};
 
 /// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
@@ -46,7 +49,7 @@ impl Snapshots {
         settings: &WorkerSettings,
         state: &State,
         entry: Option<ShardEntry>,
-    ) -> core::result::Result<Option<Vec<u8>>, IndexError> {
+    ) -> Result<Option<Vec<u8>>, IndexError> {
         let identity = settings.identity().ok_or(IndexError::Uncovered)?;
         if state.as_of().is_none() {
             // The SQL indexes may not be made yet.
@@ -61,7 +64,7 @@ impl Snapshots {
         }
     }
 
-    fn shards(&self, sql: &Sql, state: &State) -> core::result::Result<Rc<Shards>, IndexError> {
+    fn shards(&self, sql: &Sql, state: &State) -> Result<Rc<Shards>, IndexError> {
         let written = (state.began(), state.writes);
         if let Some((of, shards)) = &*self.0.borrow()
             && *of == written
@@ -75,14 +78,14 @@ impl Snapshots {
 }
 
 /// The answer where there is no manifest or shard: ask again after so many seconds, or never.
-pub(crate) fn refuse(after: &str) -> Result<Response> {
+pub(crate) fn refuse(after: &str) -> HttpResult {
     let mut response = not_covered()?;
     response.headers_mut().set(RETRY_HEADER, after)?;
     Ok(response)
 }
 
 /// A manifest or shard as a response.
-pub(crate) fn respond(bytes: Vec<u8>) -> Result<Response> {
+pub(crate) fn respond(bytes: Vec<u8>) -> HttpResult {
     let headers = Headers::new();
     headers.set(SNAPSHOT_HEADER, "1")?;
     Ok(Response::from_bytes(bytes)?.with_headers(headers))

@@ -55,7 +55,7 @@ impl RegistryIndex {
         sql: &Sql,
         settings: &WorkerSettings,
         rpc_calls: &mut u32,
-    ) -> core::result::Result<bool, IndexError> {
+    ) -> Result<bool, IndexError> {
         if let Some(fault) = self.faults.pause() {
             return Err(fault.error.into());
         }
@@ -100,11 +100,7 @@ impl RegistryIndex {
 
     /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
     /// more CPU time than one request is allowed.
-    pub(crate) async fn work_if_due(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-    ) -> core::result::Result<(), IndexError> {
+    pub(crate) async fn work_if_due(&self, sql: &Sql, settings: &WorkerSettings) -> Result<(), IndexError> {
         let state = self.load(sql)?;
         if self.is_in_use(sql, settings)? && self.due_at(&state, settings) <= unix_millis() {
             self.work(sql, settings, &mut 0).boxed_local().await?;
@@ -118,7 +114,7 @@ impl RegistryIndex {
         settings: &WorkerSettings,
         number: u64,
         rpc_calls: &mut u32,
-    ) -> core::result::Result<(), IndexError> {
+    ) -> Result<(), IndexError> {
         if self.load(sql)?.is_empty() && !self.take_over(sql, settings, number).boxed_local().await? {
             return Ok(());
         }
@@ -153,7 +149,7 @@ impl RegistryIndex {
         settings: &WorkerSettings,
         (max_age, usable): (u64, u64),
         rpc_calls: &mut u32,
-    ) -> core::result::Result<Rc<State>, IndexError> {
+    ) -> Result<Rc<State>, IndexError> {
         let began = unix_millis();
         let mut has_worked = false;
         let or_usable = |state: Rc<State>, error| {
@@ -192,12 +188,7 @@ impl RegistryIndex {
     }
 
     /// Takes some parts over from the latest index of an earlier format; whether there are none left.
-    async fn take_over(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-        number: u64,
-    ) -> core::result::Result<bool, IndexError> {
+    async fn take_over(&self, sql: &Sql, settings: &WorkerSettings, number: u64) -> Result<bool, IndexError> {
         for _ in 0..takeover::PARTS_AT_ONCE {
             let Some(place) = takeover::next(sql)? else { return Ok(true) };
             let mut answer = Ok(IndexAnswer::Part(Part::default()));
