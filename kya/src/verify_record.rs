@@ -91,23 +91,13 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
 
 /// A verified record for programs.
 fn document(number: u64, admission: &Admission) -> Value {
-    let Admission {
-        time,
-        policy,
-        policy_hash,
-        basis,
-        acceptance,
-        registry,
-        account,
-        verified_by,
-        method,
-        ..
-    } = admission;
     json!({
-        "line": number, "right": true, "time": time, "policy": policy, "policyHash": policy_hash, "method": method,
-        "target": admission.target, "wallet": account.address.to_string(), "chainId": account.chain,
-        "verifiedBy": verified_by, "registry": registry.map(|it| it.to_string()), "basis": basis.map(Basis::name),
-        "acceptanceDigest": acceptance.as_ref().map(|it| it.digest), "claims": admission.claims,
+        "line": number, "right": true, "time": admission.time, "policy": admission.policy,
+        "policyHash": admission.policy_hash, "method": admission.method, "target": admission.target,
+        "wallet": admission.account.address.to_string(), "chainId": admission.account.chain,
+        "verifiedBy": admission.verified_by, "registry": admission.registry.map(|it| it.to_string()),
+        "basis": admission.basis.map(Basis::name),
+        "acceptanceDigest": admission.acceptance.as_ref().map(|it| it.digest), "claims": admission.claims,
         "evidenceBlockHash": admission.proved.as_ref().map(|it| it.block.hash),
     })
 }
