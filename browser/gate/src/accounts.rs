@@ -286,10 +286,7 @@ impl Query for Asked {
     }
 
     fn is_one_round(&self) -> bool {
-        match self {
-            Self::Account(query) => query.is_one_round(),
-            Self::Signer(query) => query.is_one_round(),
-        }
+        true
     }
 }
 

@@ -71,7 +71,7 @@ pub fn read_domain_file(
 ) -> Result<JsValue, RegistryError> {
     let place = Place::read(place)?;
     let domain = DomainName::parse(domain).ok_or(invalid("domain", DomainName::RULE))?;
-    let file = DomainFile::read(text).map_err(|error| RegistryError::of_member(&error))?;
+    let file = DomainFile::read(text)?;
     let wallets = file.wallets(place.chain_id, place.registry);
     let is_here = |acceptance: &&Acceptance| {
         (acceptance.chain_id, acceptance.registry) == (place.chain_id, place.registry)

@@ -45,10 +45,8 @@ impl From<Refusal> for RegistryError {
     }
 }
 
-impl RegistryError {
-    /// The error of a document's member.
-    #[must_use]
-    pub fn of_member(error: &MemberError) -> Self {
+impl From<MemberError> for RegistryError {
+    fn from(error: MemberError) -> Self {
         Self::new(&error.to_string(), "INVALID_PARAMETER", 400, &JsValue::UNDEFINED)
     }
 }
