@@ -142,33 +142,21 @@ async fn race(
     let endpoint = hedge::next_endpoint(batch, endpoints.len());
     let extra = Batch { endpoint, timeout_ms: batch.timeout_ms.saturating_sub(delay), ..batch.clone() };
     let extra = pin!(post(endpoints, &extra));
-    let (first, other) = match select(primary, extra).await {
-        Either::Left((first, extra)) => (Racing { of: Racer::Primary, first }, extra.boxed_local()),
-        Either::Right((first, primary)) => (Racing { of: Racer::Hedge, first }, primary.boxed_local()),
+    let (racer, first, other) = match select(primary, extra).await {
+        Either::Left((first, extra)) => (Racer::Primary, first, extra.boxed_local()),
+        Either::Right((first, primary)) => (Racer::Hedge, first, primary.boxed_local()),
     };
-    first.settle(other).await
-}
-
-/// A race in which one request has ended.
-struct Racing {
-    of: Racer,
-    first: RoundTrip,
-}
-
-impl Racing {
-    /// The winner; the other request is awaited only if the first one's answer is not good.
-    async fn settle(self, other: impl Future<Output = RoundTrip>) -> RoundTrip {
-        let good = is_good(&self.first);
-        let known = |other: Option<bool>| match self.of {
-            Racer::Primary => hedge::winner(Some(good), other),
-            Racer::Hedge => hedge::winner(other, Some(good)),
-        };
-        if known(None) == Some(self.of) {
-            return self.first;
-        }
-        let other = other.await;
-        if known(Some(is_good(&other))) == Some(self.of) { self.first } else { other }
+    let good = is_good(&first);
+    let winner = |other: Option<bool>| match racer {
+        Racer::Primary => hedge::winner(Some(good), other),
+        Racer::Hedge => hedge::winner(other, Some(good)),
+    };
+    // The other request is awaited only if the first one's answer is not good.
+    if winner(None) == Some(racer) {
+        return first;
     }
+    let other = other.await;
+    if winner(Some(is_good(&other))) == Some(racer) { first } else { other }
 }
 
 /// One round trip.
@@ -218,46 +206,4 @@ fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
         Reflect::set(&headers, &"Authorization".into(), &authorization.into())?;
     }
     Ok(headers)
-}
-
-#[cfg(test)]
-mod tests {
-    use alloy_primitives::Address;
-    use registry_core::{
-        chain::{Halt, Query, QueryError, Run, Step, View},
-        eth::abi::IAgentRegistry::nextAgentIdCall,
-    };
-
-    use super::*;
-    use crate::settings::Variables;
-
-    struct Count;
-
-    impl Query for Count {
-        type Output = ();
-        type Error = QueryError;
-
-        fn resolve(&self, view: &View) -> Result<(), Halt> {
-            view.call(Address::ZERO, &nextAgentIdCall {}).map(drop)
-        }
-    }
-
-    #[test]
-    fn what_an_endpoint_lacked_is_asked_of_it_again_by_one_run_a_minute() {
-        let registry = format!("{:#x}", Address::repeat_byte(1));
-        let variable = |name: &str| (name == "REGISTRY_ADDRESS").then(|| registry.clone());
-        let settings = WorkerSettings::parse(&Variables(&variable)).unwrap();
-        let known = KnownEndpoints::new();
-        for (now, is_batch) in [(0, true), (1, false), (59_999, false), (60_000, true), (60_001, false)] {
-            let mut run = Run::new(Count, settings.multicall3, Limits::default());
-            run = run.over(known.for_run(&settings, now));
-            let Ok(Step::Send(batch)) = run.step() else { panic!() };
-            assert_eq!(batch.body.starts_with('['), is_batch, "{now}");
-            if is_batch {
-                run.feed(Reply { status: 400, body: b"no batches" }).unwrap();
-                known.merge(&run.update());
-            }
-            assert_eq!(known.features()[0].batch, Some(false));
-        }
-    }
 }
