@@ -150,10 +150,7 @@ impl AccountReader {
             Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
             Question::Signature => AccountQuery::of(attempt, registry, now),
         };
-        match self.ask(Asked::Account(query), now).await? {
-            Told::Account(facts) => Some(facts),
-            _ => None,
-        }
+        self.ask(Asked::Account(query), now).await
     }
 
     /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain
@@ -166,10 +163,7 @@ impl AccountReader {
             None => {
                 self.take_read(true)?;
                 let asked = AccountQuery { account, signed: None, registry: None, now };
-                let Told::Account(AccountFacts { state, .. }) = self.ask(Asked::Account(asked), now).await?
-                else {
-                    return None;
-                };
+                let state = self.ask(Asked::Account(asked), now).await?.state;
                 let known = KnownAccount { state: Some(state), verdict: None };
                 self.cache.put(account, &known, &cached, now);
                 state != AccountState::NoCode
@@ -180,7 +174,7 @@ impl AccountReader {
         }
         self.take_read(true)?;
         let newest = SignerQuery { block: None, ..query.clone() };
-        let told = match self.answer(Asked::Signer(query), now).await {
+        let facts = match self.answer(Asked::Signer(query), now).await {
             // No endpoint has the block any more, or has it yet.
             Err(QueryError::BlockNotAvailable(_)) => {
                 self.take_read(true)?;
@@ -188,25 +182,25 @@ impl AccountReader {
             }
             answer => self.heard(answer)?,
         };
-        match told {
-            Told::Signer(code) => Some(code),
-            _ => None,
-        }
+        Some(match facts.state {
+            AccountState::NoCode => SignerCode { has_code: false, accepts: false },
+            AccountState::Code { accepts } => SignerCode { has_code: true, accepts },
+        })
     }
 
-    async fn ask(&self, query: Asked, now: Timestamp) -> Option<Told> {
+    async fn ask(&self, query: Asked, now: Timestamp) -> Option<AccountFacts> {
         let answer = self.answer(query, now).await;
         self.heard(answer)
     }
 
-    async fn answer(&self, query: Asked, now: Timestamp) -> Result<Told, QueryError> {
+    async fn answer(&self, query: Asked, now: Timestamp) -> Result<AccountFacts, QueryError> {
         let limits = limits(now, self.chain.max_head_age_seconds);
         let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
         drive(run, &mut Host { reader: self, began: Date::now() }).await
     }
 
     /// An answer, or the report of why there is none.
-    fn heard(&self, answer: Result<Told, QueryError>) -> Option<Told> {
+    fn heard(&self, answer: Result<AccountFacts, QueryError>) -> Option<AccountFacts> {
         answer
             .inspect_err(|error| {
                 let secrets = self.chain.endpoints.iter().flat_map(RpcEndpoint::secrets);
@@ -260,21 +254,18 @@ enum Asked {
     Signer(SignerQuery),
 }
 
-/// The answer to the question of the same name.
-#[expect(clippy::large_enum_variant, reason = "one at a time, on its way to its asker")]
-enum Told {
-    Account(AccountFacts),
-    Signer(SignerCode),
-}
-
 impl Query for Asked {
-    type Output = Told;
+    type Output = AccountFacts;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<Told, Halt> {
+    fn resolve(&self, view: &View) -> Result<AccountFacts, Halt> {
         match self {
-            Self::Account(query) => query.resolve(view).map(Told::Account),
-            Self::Signer(query) => query.resolve(view).map(Told::Signer),
+            Self::Account(query) => query.resolve(view),
+            Self::Signer(query) => {
+                let SignerCode { has_code, accepts } = query.resolve(view)?;
+                let state = if has_code { AccountState::Code { accepts } } else { AccountState::NoCode };
+                Ok(AccountFacts { state, kya: None })
+            }
         }
     }
 
