@@ -80,19 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn a_client_sees_the_limit_that_it_will_meet_first() {
-        assert_eq!(nearer(verdict(60), verdict(600)), verdict(60));
-        assert_eq!(nearer(verdict(60), verdict(5)), verdict(5));
-        assert_eq!(nearer(None, verdict(5)), verdict(5));
-        assert_eq!(nearer(verdict(60), None), verdict(60));
-    }
-
-    #[test]
-    fn a_refusal_holds_whatever_the_other_limit_leaves() {
+    fn a_client_sees_the_limit_that_it_will_meet_first_and_a_refusal_whatever_the_other_leaves() {
         let used_up = verdict(60).map(|verdict| RateLimitVerdict { remaining: 0, ..verdict });
         let refused =
             verdict(600).map(|verdict| RateLimitVerdict { admitted: false, remaining: 2, ..verdict });
-        assert_eq!(nearer(used_up, refused), refused);
-        assert_eq!(nearer(refused, used_up), refused);
+        for (one, other, expected) in [
+            (verdict(60), verdict(600), verdict(60)),
+            (verdict(60), verdict(5), verdict(5)),
+            (None, verdict(5), verdict(5)),
+            (verdict(60), None, verdict(60)),
+            (used_up, refused, refused),
+            (refused, used_up, refused),
+        ] {
+            assert_eq!(nearer(one, other), expected, "{one:?} {other:?}");
+        }
     }
 }
