@@ -10,7 +10,7 @@
 //! | [`logging`], [`metrics`] | log lines; Prometheus metrics |
 //! | [`settings`] | the configuration file, validated |
 //! | [`nonces`] | the nonces that were spent |
-//! | [`signer`], [`private_file`] | verdicts as signed tokens; files with secrets |
+//! | [`signer`] | verdicts as signed tokens |
 //! | [`records`], [`refusals`] | the records of admissions; what was refused a moment ago |
 //! | [`rpc`] | the RPC endpoints, for the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
@@ -30,7 +30,6 @@ pub mod layer;
 pub mod logging;
 pub mod metrics;
 pub mod nonces;
-pub mod private_file;
 pub mod records;
 pub mod refusals;
 pub mod rpc;

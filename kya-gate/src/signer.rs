@@ -4,13 +4,15 @@
 //! new keys are used once they are seen, and a file that cannot be used leaves the former keys in place.
 
 use std::{
-    path::PathBuf,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use alloy_primitives::{Address, B256};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{Origin, Verdict, VerdictAgent},
@@ -22,7 +24,7 @@ use ring::{
 };
 use tokio::sync::watch;
 
-use crate::{private_file, settings::SigningSettings};
+use crate::settings::SigningSettings;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -58,7 +60,7 @@ impl Signer {
     /// # Errors
     /// What is wrong with them. Nothing of the file is quoted.
     pub fn new(settings: &SigningSettings, chain: u64, registry: String) -> anyhow::Result<Self> {
-        let keys = private_file::read(&settings.keys).and_then(load).context("verdict.keys")?;
+        let keys = read_private(&settings.keys).and_then(load).context("verdict.keys")?;
         let (issuer, file) = (settings.issuer.as_str().to_owned(), settings.keys.clone());
         Ok(Self { issuer, chain, registry, file, keys: RwLock::new(Arc::new(keys)) })
     }
@@ -116,7 +118,7 @@ impl Signer {
 
     /// Uses the file's keys if they are others. `failed` is the error that was logged last.
     fn look(&self, failed: &mut Option<String>) {
-        let changed = private_file::read(&self.file).and_then(|text| match text == self.keys().text {
+        let changed = read_private(&self.file).and_then(|text| match text == self.keys().text {
             true => Ok(None),
             false => load(text).map(Some),
         });
@@ -157,6 +159,16 @@ pub async fn watch(signer: Arc<Signer>, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// Reads a file that others cannot access. Its group may: systemd and Kubernetes hand secrets over so. Errors
+/// quote nothing of it.
+fn read_private(file: &Path) -> anyhow::Result<String> {
+    let name = file.display();
+    let metadata = fs::metadata(file).with_context(|| format!("cannot read {name}"))?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    ensure!(mode & 0o007 == 0, "{name} has mode {mode:o}: others must not access it, such as with 0600");
+    fs::read_to_string(file).with_context(|| format!("cannot read {name}"))
+}
+
 fn load(text: String) -> anyhow::Result<LoadedKeys> {
     let keys = KeySet::parse(&text)?;
     let (signer, algorithm) = (keys.signer()?, &ECDSA_P256_SHA256_FIXED_SIGNING);
@@ -169,8 +181,6 @@ fn load(text: String) -> anyhow::Result<LoadedKeys> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
-
     use super::*;
     use registry_core::{
         registry::kya::Decision,
