@@ -9,8 +9,13 @@ use registry_core::{
             IAgentRegistry::{getAgentByWalletCall, getAgentCall},
         },
         address, multicall,
+        rpc::revert::Revert,
+        timestamp::Timestamp,
     },
-    registry::well_known::{self, WellKnown},
+    registry::{
+        agent::Status,
+        well_known::{self, WellKnown},
+    },
 };
 use reqwest::Url;
 use serde_json::Value;
@@ -185,11 +190,8 @@ impl Place {
     pub async fn record_of(&self, wallet: Address) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {
-                let found = node.call(self.registry, &getAgentByWalletCall { wallet }).await?;
-                found.map_or_else(
-                    |revert| not_found(revert, "No agent registered for this wallet"),
-                    |it| Ok(Some(it)),
-                )
+                let answer = node.call(self.registry, &getAgentByWalletCall { wallet }).await?;
+                found(answer, "No agent registered for this wallet")
             }
             Reader::Api(api) => {
                 let Some(kya) = discovery::api(api, &format!("kya/{wallet}"), None).await? else {
@@ -210,8 +212,7 @@ impl Place {
     pub async fn record(&self, id: U256) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {
-                let found = node.call(self.registry, &getAgentCall { agentId: id }).await?;
-                found.map_or_else(|revert| not_found(revert, "Agent not found"), |it| Ok(Some(it)))
+                found(node.call(self.registry, &getAgentCall { agentId: id }).await?, "Agent not found")
             }
             Reader::Api(api) => {
                 let Some(agent) = discovery::api(api, &format!("agent/{id}"), None).await? else {
@@ -223,10 +224,12 @@ impl Place {
     }
 }
 
-fn not_found<T>(revert: registry_core::eth::rpc::revert::Revert, words: &str) -> Result<Option<T>> {
-    match revert.message.as_deref() == Some(words) {
-        true => Ok(None),
-        false => Err(Failure::refused(format!("the registry refuses: {revert}"))),
+/// A record; `None` where the registry says in these words that there is none.
+fn found(answer: Result<AgentRecord, Revert>, words: &str) -> Result<Option<AgentRecord>> {
+    match answer {
+        Ok(record) => Ok(Some(record)),
+        Err(revert) if revert.message.as_deref() == Some(words) => Ok(None),
+        Err(revert) => Err(Failure::refused(format!("the registry refuses: {revert}"))),
     }
 }
 
@@ -249,9 +252,7 @@ pub(crate) fn from_api(answer: &Value) -> Result<AgentRecord> {
 fn parse(agent: &Value) -> Option<AgentRecord> {
     let text = |name: &str| agent.get(name)?.as_str();
     let number = |name: &str| agent.get(name)?.as_u64();
-    let seconds = |name: &str| Some(registry_core::eth::timestamp::Timestamp::parse(text(name)?)?.seconds());
-    let statuses = registry_core::registry::agent::Status::ALL.iter();
-    let status = statuses.map(|status| status.name()).position(|name| Some(name) == text("status"))?;
+    let seconds = |name: &str| Some(Timestamp::parse(text(name)?)?.seconds());
     Some(AgentRecord {
         agentId: U256::from(number("agentId")?),
         creator: text("creator")?.parse().ok()?,
@@ -266,6 +267,6 @@ fn parse(agent: &Value) -> Option<AgentRecord> {
         registeredAt: seconds("registeredAt")?,
         lastAttestation: seconds("lastAttestation")?,
         lastRevenueReport: seconds("lastRevenueReport").unwrap_or_default(),
-        status: u8::try_from(status).ok()?,
+        status: Status::from_name(text("status")?)? as u8,
     })
 }
