@@ -4,10 +4,7 @@ use registry_core::api::error::Error;
 use registry_fetch::body::{self, BodyReader};
 use worker::web_sys;
 
-/// The body of a request, which must be JSON of at most `max_bytes`. No more than that is read.
-///
-/// # Errors
-///
+/// The body of a request, which must be JSON of at most `max_bytes`. No more than that is read. Errors:
 /// [`Error::UnsupportedMediaType`], [`Error::BodyTooLarge`]; a body that breaks off is an empty one.
 pub(crate) async fn read(request: &web_sys::Request, max_bytes: usize) -> Result<Vec<u8>, Error> {
     let header = |name: &str| request.headers().get(name).ok().flatten();

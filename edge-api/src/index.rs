@@ -114,22 +114,16 @@ impl IndexClient {
         self.read(question, route.needs_index(), scan_would_do).await
     }
 
-    /// Changes from there on, as server-sent events.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`document`](Self::document); the index is the only source.
+    /// Changes from there on, as server-sent events. Errors: those of [`document`](Self::document); the index
+    /// is the only source.
     pub(crate) async fn events(&self, since: Since) -> Result<IndexResponse, Error> {
         let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX, liable: None }.canonical();
         self.read(IndexQuestion::Events { route }, true, |_| false).await
     }
 
     /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor, which is the
-    /// `links` of the piece before.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`document`](Self::document); the index is the only source.
+    /// `links` of the piece before. Errors: those of [`document`](Self::document); the index is the only
+    /// source.
     pub(crate) async fn list_piece(&self, cursor: Option<String>) -> Result<IndexResponse, Error> {
         self.read(IndexQuestion::ListPiece { cursor }, true, |_| false).await
     }

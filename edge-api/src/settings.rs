@@ -101,11 +101,8 @@ thread_local! {
 }
 
 impl Settings {
-    /// The settings of this instance.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`], naming the variable and the rule; its value is kept back.
+    /// The settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the rule; its
+    /// value is kept back.
     pub(crate) fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let settings = Self::parse(WorkerSettings::of(env)?, &Variables(&of_environment(env)))?;

@@ -29,11 +29,7 @@ thread_local! {
 }
 
 /// The verdict of an answer of `/kya/:wallet` as a token for this audience, judged by an acceptance where the
-/// request has one.
-///
-/// # Errors
-///
-/// [`Error::Misconfigured`] where the runtime refuses the key.
+/// request has one. Errors: [`Error::Misconfigured`] where the runtime refuses the key.
 pub(crate) async fn sign(
     signing: &Signing,
     verdict: &Content,

@@ -159,11 +159,7 @@ async fn race(
     if winner(Some(is_good(&other))) == Some(racer) { first } else { other }
 }
 
-/// One round trip.
-///
-/// # Errors
-///
-/// [`Failure`], where there is no reply.
+/// One round trip. Errors: [`Failure`], where there is no reply.
 pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<RpcReply, Failure> {
     let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
     let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;

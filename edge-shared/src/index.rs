@@ -48,11 +48,8 @@ impl IndexObject {
         }
     }
 
-    /// The response to a question: a document, a part of the snapshot, or an [`IndexAnswer`].
-    ///
-    /// # Errors
-    ///
-    /// What the object throws, every status but 200, and a response of another version of the protocol.
+    /// The response to a question: a document, a part of the snapshot, or an [`IndexAnswer`]. Errors: what
+    /// the object throws, every status but 200, and a response of another version of the protocol.
     pub async fn post(&self, question: IndexQuestion) -> Result<Response> {
         let object = match self.location {
             // Of effect when the object is created; later it stays where it is.
@@ -72,11 +69,8 @@ impl IndexObject {
         binding::ok(response)
     }
 
-    /// The answer to a question that is answered by neither a document nor a part of the snapshot.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`post`](Self::post), and another answer.
+    /// The answer to a question that is answered by neither a document nor a part of the snapshot. Errors:
+    /// those of [`post`](Self::post), and another answer.
     pub async fn ask(&self, question: IndexQuestion) -> Result<IndexAnswer> {
         binding::from_json(&self.post(question).await?).await
     }

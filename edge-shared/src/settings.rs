@@ -124,11 +124,8 @@ thread_local! {
 }
 
 impl WorkerSettings {
-    /// The settings of this instance.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`], naming the variable and the rule; its value is kept back.
+    /// The settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the rule; its
+    /// value is kept back.
     pub fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let warnings =
@@ -156,11 +153,7 @@ impl WorkerSettings {
         check_binding("INDEX", needed, is_bound)
     }
 
-    /// Reads the settings.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`], as [`of`](Self::of) has it.
+    /// Reads the settings. Errors: [`Error::Misconfigured`], as [`of`](Self::of) has it.
     pub fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
         let chain_id = variables.chain_id()?;
         let rpc_url = match variables.text("RPC_URL") {
@@ -305,10 +298,7 @@ fn check_variables(entries: impl Iterator<Item = (String, Kind)>) -> Result<Vec<
     Ok(warnings)
 }
 
-/// Checks that the Worker has the binding that a mode needs, a pair of both.
-///
-/// # Errors
-///
+/// Checks that the Worker has the binding that a mode needs, a pair of both. Errors:
 /// [`Error::Misconfigured`], naming the variable of the mode.
 pub fn check_binding(
     variable: &str,
@@ -336,10 +326,7 @@ impl Variables<'_> {
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// The value that `parse` returns for a variable, `default` where it is not set.
-    ///
-    /// # Errors
-    ///
+    /// The value that `parse` returns for a variable, `default` where it is not set. Errors:
     /// [`Error::Misconfigured`], with the rule.
     pub fn parsed<T>(
         &self,
@@ -352,20 +339,12 @@ impl Variables<'_> {
         parse(&text).ok_or_else(|| misconfigured(name, rule))
     }
 
-    /// A whole number.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`].
+    /// A whole number. Errors: [`Error::Misconfigured`].
     pub fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
         self.parsed(name, default, "must be a whole number of at least 0", |text| text.parse().ok())
     }
 
-    /// A duration of at least one second and at most an hour.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`].
+    /// A duration of at least one second and at most an hour. Errors: [`Error::Misconfigured`].
     pub fn seconds(&self, name: &str, default: u32) -> Result<u32, Error> {
         match self.number(name, default)? {
             seconds @ 1..=3_600 => Ok(seconds),
@@ -373,11 +352,7 @@ impl Variables<'_> {
         }
     }
 
-    /// An address.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`].
+    /// An address. Errors: [`Error::Misconfigured`].
     pub fn address(&self, name: &str) -> Result<Option<Address>, Error> {
         let parse = |text: String| {
             address::parse(&text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))

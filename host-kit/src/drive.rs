@@ -34,11 +34,7 @@ pub trait RpcHost {
     fn merge(&mut self, update: impl FnOnce() -> Update);
 }
 
-/// The output of a run.
-///
-/// # Errors
-///
-/// The query's.
+/// The output of a run. Errors: the query's.
 pub async fn drive<Q: Query, H: RpcHost>(mut run: Run<Q>, host: &mut H) -> Result<Q::Output, Q::Error> {
     loop {
         run.passed(host.elapsed_ms());

@@ -11,10 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Asks for `path` at the address that a service listens on; one that listens on every address is asked on
-/// the loopback's.
-///
-/// # Errors
-/// No answer in time, or another status than 200: its first line and its body.
+/// the loopback's. Errors: no answer in time, or another status than 200: its first line and its body.
 pub fn ask(listen: SocketAddr, path: &str) -> Result<(), String> {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

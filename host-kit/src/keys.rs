@@ -41,18 +41,12 @@ pub enum KeyFileError {
     WrongPassword(PathBuf),
 }
 
-/// The content of a file that only its owner can read.
-///
-/// # Errors
-/// [`KeyFileError`], free of secrets.
+/// The content of a file that only its owner can read. Errors: [`KeyFileError`], free of secrets.
 pub fn secret_file(path: &Path) -> Result<String, KeyFileError> {
     private_file(path, |name| env::var(name).ok())
 }
 
-/// The same with these variables in place of the environment.
-///
-/// # Errors
-/// [`KeyFileError`], free of secrets.
+/// The same with these variables in place of the environment. Errors: [`KeyFileError`], free of secrets.
 pub fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyFileError> {
     let unreadable = |error: io::Error| KeyFileError::Unreadable(path.to_owned(), error.kind());
     let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
@@ -70,18 +64,12 @@ pub fn parse_key(text: &str) -> Option<PrivateKeySigner> {
     PrivateKeySigner::from_bytes(&key).ok()
 }
 
-/// The key in a private file.
-///
-/// # Errors
-/// [`KeyFileError`], free of secrets.
+/// The key in a private file. Errors: [`KeyFileError`], free of secrets.
 pub fn read_key(path: &Path) -> Result<PrivateKeySigner, KeyFileError> {
     parse_key(&secret_file(path)?).ok_or_else(|| KeyFileError::Invalid(path.display().to_string()))
 }
 
-/// The key in a keystore, by the text of its password's file.
-///
-/// # Errors
-/// [`KeyFileError`], free of secrets.
+/// The key in a keystore, by the text of its password's file. Errors: [`KeyFileError`], free of secrets.
 pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, KeyFileError> {
     let password = password.trim_end_matches(['\r', '\n']);
     let unreadable = |error: io::Error| KeyFileError::Unreadable(path.to_owned(), error.kind());

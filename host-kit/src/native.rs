@@ -37,11 +37,7 @@ impl RpcClient {
     }
 
     /// The output of a run over these endpoints. `count` is called after each round trip with whether there
-    /// was a reply.
-    ///
-    /// # Errors
-    ///
-    /// The query's, which may quote a node's message and thereby an endpoint's secret.
+    /// was a reply. Errors: the query's, which may quote a node's message and thereby an endpoint's secret.
     pub async fn ask<Q: Query>(&self, run: Run<Q>, count: impl Fn(bool)) -> Result<Q::Output, Q::Error> {
         let run = run.over(self.lock().clone());
         drive(run, &mut NativeHost { client: self, began: Instant::now(), count }).await
@@ -98,11 +94,8 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The body of a response; `None` where it is larger than `max_bytes`, of which no more is read.
-///
-/// # Errors
-///
-/// A body that breaks off, or does not end before the request's timeout.
+/// The body of a response; `None` where it is larger than `max_bytes`, of which no more is read. Errors: a
+/// body that breaks off, or does not end before the request's timeout.
 pub async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

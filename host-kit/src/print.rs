@@ -6,9 +6,7 @@ use std::{
 };
 
 /// Prints to standard output. Returns false where the reader is gone, which changes nothing of what was done.
-///
-/// # Errors
-/// Standard output cannot be written, as on a full disk.
+/// Errors: standard output cannot be written, as on a full disk.
 pub fn print(text: impl fmt::Display) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {

@@ -21,10 +21,8 @@ pub enum ShellFiles {
 }
 
 impl ShellFiles {
-    /// Returns what is to be printed for a program with this command line.
-    ///
-    /// # Errors
-    /// The directory of manual pages cannot be written.
+    /// Returns what is to be printed for a program with this command line. Errors: the directory of manual
+    /// pages cannot be written.
     pub fn make(&self, mut program: Command) -> io::Result<String> {
         let mut text = Vec::new();
         match self {

@@ -30,10 +30,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The sources by these settings, of which none is asked yet.
-    ///
-    /// # Errors
-    /// If `liable.ca-file` cannot be read, or no HTTP client can be built.
+    /// The sources by these settings, of which none is asked yet. Errors: if `liable.ca-file` cannot be read,
+    /// or no HTTP client can be built.
     pub fn new(settings: &Settings) -> anyhow::Result<Self> {
         let metrics = Metrics::new()?;
         Self::of(settings, Arc::new(AccountReader::new(settings, metrics.clone())?), metrics)
@@ -47,10 +45,7 @@ impl Sources {
 }
 
 /// Checks a configuration against its chain and its source of verdicts. Returns also these, with the files of
-/// the domains, where the chain is reachable.
-///
-/// # Errors
-/// If no HTTP client can be built.
+/// the domains, where the chain is reachable. Errors: if no HTTP client can be built.
 pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sources>)> {
     let metrics = Metrics::new()?;
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);

@@ -14,10 +14,7 @@ use registry_core::{
 use crate::{check::Sources, http::now, settings::Settings};
 
 /// The findings, a line for each rule. An acceptance is known where a domain's file has it: requests present
-/// others.
-///
-/// # Errors
-/// If there is no verdict, or the chain does not say whether the liable wallet attested.
+/// others. Errors: if there is no verdict, or the chain does not say whether the liable wallet attested.
 pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> anyhow::Result<String> {
     let Sources { accounts, domains, .. } = sources;
     let now = now();

@@ -104,10 +104,8 @@ impl Gate {
         }
     }
 
-    /// Whether chain and read API answer, and nonces and records can be written, in words for people.
-    ///
-    /// # Errors
-    /// The part without which no request is admitted.
+    /// Whether chain and read API answer, and nonces and records can be written, in words for people. Errors:
+    /// the part without which no request is admitted.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let words = self.accounts.probe(now).await?;
         self.nonces.probe(now)?;

@@ -40,10 +40,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics, none with a series that has labels.
-    ///
-    /// # Errors
-    /// If two metrics have the same name: a mistake in this file.
+    /// All metrics, none with a series that has labels. Errors: if two metrics have the same name: a mistake
+    /// in this file.
     pub fn new() -> Result<Self, prometheus::Error> {
         const SECONDS: [f64; 10] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
         let registry = Registry::new();

@@ -41,10 +41,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Opens the file, or makes one that only its owner and group can read.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Opens the file, or makes one that only its owner and group can read. Errors: if it cannot be written.
     pub fn open(settings: &RecordSettings) -> anyhow::Result<Self> {
         let path = settings.file.clone();
         let file = open(&path).with_context(|| format!("records.file: cannot write {}", path.display()))?;
@@ -52,18 +49,14 @@ impl Records {
         Ok(Self { evidence: settings.evidence, path, file, has_failed })
     }
 
-    /// Appends a record.
-    ///
-    /// # Errors
-    /// If it cannot be written, or the file stays locked; nothing of it is then left in the file.
+    /// Appends a record. Errors: if it cannot be written, or the file stays locked; nothing of it is then
+    /// left in the file.
     pub async fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
         self.write(&(record.line() + "\n"), true).await
     }
 
     /// Whether a record could be appended now. After a failure that takes bytes, which are cut off again.
-    ///
-    /// # Errors
-    /// Why not, in words.
+    /// Errors: why not, in words.
     pub async fn probe(&self) -> Result<(), String> {
         let bytes = if self.has_failed.load(Ordering::Relaxed) { PROBE } else { 0 };
         let written = self.write(&" ".repeat(bytes), false).await;

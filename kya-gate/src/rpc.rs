@@ -49,10 +49,8 @@ impl Rpc {
         self.chain.rpc.iter().map(move |url| Self::new(self.http.clone(), alone(url), self.metrics.clone()))
     }
 
-    /// The answer to a query at `now`. An endpoint that is stuck at an old block counts as failed.
-    ///
-    /// # Errors
-    /// The query's, without the endpoints' secrets.
+    /// The answer to a query at `now`. An endpoint that is stuck at an old block counts as failed. Errors:
+    /// the query's, without the endpoints' secrets.
     pub async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, String>
     where
         Q::Error: Display,
@@ -60,10 +58,8 @@ impl Rpc {
         self.answer(query, now).await.map_err(|error| self.cleaned(&error))
     }
 
-    /// The same to a query about a block; `None` where no endpoint has the state of that one.
-    ///
-    /// # Errors
-    /// The query's other ones, without the endpoints' secrets.
+    /// The same to a query about a block; `None` where no endpoint has the state of that one. Errors: the
+    /// query's other ones, without the endpoints' secrets.
     pub async fn ask_at<Q>(&self, query: Q, now: Timestamp) -> Result<Option<Q::Output>, String>
     where
         Q: Query<Error = QueryError>,

@@ -23,10 +23,7 @@ use crate::{
     signer::{self, Signer},
 };
 
-/// Serves until SIGTERM or SIGINT.
-///
-/// # Errors
-/// Why it did not start.
+/// Serves until SIGTERM or SIGINT. Errors: why it did not start.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let start = async {
@@ -74,11 +71,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
 }
 
 /// What decides about requests, by these settings and what the sources know. Changes of verdicts, of keys and
-/// of the files of domains are not followed yet.
-///
-/// # Errors
-/// If Redis is configured and does not answer or forgets keys, or the keys or the file of records cannot be
-/// opened.
+/// of the files of domains are not followed yet. Errors: if Redis is configured and does not answer or
+/// forgets keys, or the keys or the file of records cannot be opened.
 pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate> {
     let Sources { accounts, domains, metrics } = sources;
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;

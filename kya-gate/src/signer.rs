@@ -55,10 +55,7 @@ impl std::fmt::Debug for LoadedKeys {
 }
 
 impl Signer {
-    /// Reads the keys.
-    ///
-    /// # Errors
-    /// What is wrong with them. Nothing of the file is quoted.
+    /// Reads the keys. Errors: what is wrong with them. Nothing of the file is quoted.
     pub fn new(settings: &SigningSettings, chain: u64, registry: String) -> anyhow::Result<Self> {
         let keys = read_private(&settings.keys).and_then(load).context("verdict.keys")?;
         let (issuer, file) = (settings.issuer.as_str().to_owned(), settings.keys.clone());

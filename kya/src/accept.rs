@@ -49,10 +49,8 @@ pub struct Accept {
     header: bool,
 }
 
-/// Signs the acceptance, or prints what is to be signed.
-///
-/// # Errors
-/// There is no such agent, the key is another one, or it is not confirmed.
+/// Signs the acceptance, or prints what is to be signed. Errors: there is no such agent, the key is another
+/// one, or it is not confirmed.
 pub async fn run(arguments: &Accept) -> Result<Report> {
     let Accept { signer, .. } = arguments;
     let (key, signed, now) = (signer.key()?, signer.signed()?, now());

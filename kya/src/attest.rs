@@ -52,10 +52,8 @@ pub struct Attest {
 }
 
 impl Attest {
-    /// Attests for all of the agents.
-    ///
-    /// # Errors
-    /// The key may not attest for one of them, or the registry refuses.
+    /// Attests for all of the agents. Errors: the key may not attest for one of them, or the registry
+    /// refuses.
     pub async fn run(&self) -> Result<Report> {
         self.place.reads_where_the_user_says()?;
         let (signer, place) = (self.key.signer()?, self.place.resolve().await?);

@@ -26,10 +26,7 @@ use crate::report::{Failure, Result};
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: usize = 4 << 20;
 
-/// An HTTP client that follows no redirects.
-///
-/// # Errors
-/// None can be built.
+/// An HTTP client that follows no redirects. Errors: none can be built.
 pub fn client() -> Result<Client> {
     Client::builder()
         .connect_timeout(Duration::from_secs(5))
@@ -39,10 +36,7 @@ pub fn client() -> Result<Client> {
         .map_err(|error| no_client(&error))
 }
 
-/// The URL of an argument, which a [`client`] can ask.
-///
-/// # Errors
-/// It is none of http or https.
+/// The URL of an argument, which a [`client`] can ask. Errors: it is none of http or https.
 pub fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let is_http = matches!(url.scheme(), "http" | "https");
@@ -102,10 +96,8 @@ pub struct Log {
 }
 
 impl Node {
-    /// The endpoint, which has to be on the chain where one is given.
-    ///
-    /// # Errors
-    /// It does not answer, or is on another chain.
+    /// The endpoint, which has to be on the chain where one is given. Errors: it does not answer, or is on
+    /// another chain.
     pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
         // Not by the argument's parser: its error would quote the URL and its key.
         let endpoint = RpcEndpoint::parse(url).filter(|endpoint| http_url(&endpoint.url).is_ok());
@@ -123,10 +115,7 @@ impl Node {
         Ok(node)
     }
 
-    /// The answer to a query of the core.
-    ///
-    /// # Errors
-    /// The query's, without the endpoint's secrets.
+    /// The answer to a query of the core. Errors: the query's, without the endpoint's secrets.
     pub async fn ask<Q: Query>(&self, query: Q) -> Result<Q::Output>
     where
         Q::Error: std::fmt::Display,
@@ -142,10 +131,7 @@ impl Node {
         self.redactor.clean(words).to_string()
     }
 
-    /// The result of a method.
-    ///
-    /// # Errors
-    /// There is no answer, or an error.
+    /// The result of a method. Errors: there is no answer, or an error.
     pub async fn request(&self, method: &str, params: Value) -> Result<Result<Value, ErrorPayload>> {
         let silent = |_| {
             let origin = public_origin(&self.endpoint.url);
@@ -175,10 +161,7 @@ impl Node {
         }
     }
 
-    /// The result of a method that only reads.
-    ///
-    /// # Errors
-    /// There is none.
+    /// The result of a method that only reads. Errors: there is none.
     pub async fn read<T: for<'a> Deserialize<'a>>(&self, method: &str, params: Value) -> Result<T> {
         let failed = |why: &str| {
             Failure::try_again(format!("the RPC endpoint refused {method}: {}", self.redactor.clean(why)))
@@ -187,18 +170,13 @@ impl Node {
         serde_json::from_value(result).map_err(|_| failed("its answer cannot be read"))
     }
 
-    /// What a function of a contract returns now, or why it reverts.
-    ///
-    /// # Errors
-    /// There is no answer, or the contract is none of this kind.
+    /// What a function of a contract returns now, or why it reverts. Errors: there is no answer, or the
+    /// contract is none of this kind.
     pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> Result<Result<C::Return, Revert>> {
         self.call_at(to, call, "latest").await
     }
 
-    /// The same at the block of a tag.
-    ///
-    /// # Errors
-    /// Those of [`call`](Self::call).
+    /// The same at the block of a tag. Errors: those of [`call`](Self::call).
     pub async fn call_at<C: SolCall>(
         &self,
         to: Address,
@@ -231,36 +209,24 @@ impl Node {
         abi::decode_returns::<C>(&data).map(Ok).map_err(|_| other_contract())
     }
 
-    /// The seconds for which an attestation holds in this registry.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// The seconds for which an attestation holds in this registry. Errors: it cannot be read.
     pub async fn grace_period(&self, registry: Address) -> Result<u64> {
         let grace = self.call(registry, &attestationGracePeriodCall {}).await?;
         let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
         Ok(grace.saturating_to())
     }
 
-    /// The block of a tag.
-    ///
-    /// # Errors
-    /// There is none.
+    /// The block of a tag. Errors: there is none.
     pub async fn block(&self, tag: &str) -> Result<Block> {
         self.read("eth_getBlockByNumber", json!([tag, false])).await
     }
 
-    /// The receipt of a transaction; `None` while it is not mined.
-    ///
-    /// # Errors
-    /// There is no answer.
+    /// The receipt of a transaction; `None` while it is not mined. Errors: there is no answer.
     pub async fn receipt(&self, hash: B256) -> Result<Option<Receipt>> {
         self.read("eth_getTransactionReceipt", json!([hash])).await
     }
 
-    /// The number of an account's transactions at this tag.
-    ///
-    /// # Errors
-    /// There is no answer.
+    /// The number of an account's transactions at this tag. Errors: there is no answer.
     pub async fn transaction_count(&self, account: Address, tag: &str) -> Result<u64> {
         let count: U64 = self.read("eth_getTransactionCount", json!([account, tag])).await?;
         Ok(count.to())

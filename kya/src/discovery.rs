@@ -18,10 +18,7 @@ use crate::{
 const LARGEST: usize = 256 << 10;
 
 /// The document of the service at this URL: the one that its answer names as `discovery`, or else the
-/// well-known one.
-///
-/// # Errors
-/// There is none, or it cannot be read.
+/// well-known one. Errors: there is none, or it cannot be read.
 pub async fn find(url: &Url) -> Result<WellKnown> {
     let (_, answer) = get(url).await?;
     let named = answer.get("discovery").and_then(Value::as_str).unwrap_or(well_known::PATH);
@@ -52,10 +49,7 @@ fn shown(url: &Url) -> String {
 }
 
 /// The answer of a read API, at this block where one is given; `None` where it has no such agent. The path is
-/// below `/api/v1`, with which the API's URL may end.
-///
-/// # Errors
-/// There is none, or it is none of a read API.
+/// below `/api/v1`, with which the API's URL may end. Errors: there is none, or it is none of a read API.
 pub async fn api(base: &Url, path: &str, block: Option<u64>) -> Result<Option<Value>> {
     let mut url = below(base, path);
     if let Some(block) = block {

@@ -36,10 +36,8 @@ pub struct Domain {
     lei: Option<String>,
 }
 
-/// Signs the entry, or prints what is to be signed.
-///
-/// # Errors
-/// The domain is no name, or the signature is another wallet's.
+/// Signs the entry, or prints what is to be signed. Errors: the domain is no name, or the signature is
+/// another wallet's.
 pub async fn run(arguments: &Domain) -> Result<Report> {
     let Domain { signer, .. } = arguments;
     let (key, signed, now) = (signer.key()?, signer.signed()?, now().seconds());

@@ -89,10 +89,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens it, and waits while another command of the signer holds it.
-    ///
-    /// # Errors
-    /// It cannot be opened, or is held for too long.
+    /// Opens it, and waits while another command of the signer holds it. Errors: it cannot be opened, or is
+    /// held for too long.
     pub async fn open(directory: &Path, chain: u64, registry: Address, signer: Address) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Failure::try_again(format!("the state directory {}: {error}", directory.display()))
@@ -117,10 +115,8 @@ impl Journal {
         }
     }
 
-    /// The calls that have not been settled, or not been told.
-    ///
-    /// # Errors
-    /// The file cannot be read. Nothing may be sent then: it may name a call in flight.
+    /// The calls that have not been settled, or not been told. Errors: the file cannot be read. Nothing may
+    /// be sent then: it may name a call in flight.
     pub fn calls(&self) -> Result<Vec<Pending>> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -141,10 +137,8 @@ impl Journal {
         })
     }
 
-    /// Writes what is about to be sent, to stay over a power cut.
-    ///
-    /// # Errors
-    /// It cannot be written: nothing may be sent.
+    /// Writes what is about to be sent, to stay over a power cut. Errors: it cannot be written: nothing may
+    /// be sent.
     pub fn keep(&self, pending: &Pending) -> Result<()> {
         let mut calls = self.calls()?;
         calls.retain(|kept| kept.call != pending.call);
@@ -152,20 +146,14 @@ impl Journal {
         self.write(calls)
     }
 
-    /// Notes that a call was carried out.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Notes that a call was carried out. Errors: the file cannot be written.
     pub fn executed(&self, call: &Bytes) -> Result<()> {
         let mut calls = self.calls()?;
         calls.iter_mut().filter(|kept| kept.call == *call).for_each(|kept| kept.is_executed = true);
         self.write(calls)
     }
 
-    /// Forgets calls that failed, or that were carried out and told.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Forgets calls that failed, or that were carried out and told. Errors: the file cannot be written.
     pub fn forget(&self, calls: &[Bytes]) -> Result<()> {
         let mut kept = self.calls()?;
         kept.retain(|kept| !calls.contains(&kept.call));

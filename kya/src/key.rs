@@ -26,10 +26,8 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// Makes the key, unless there is one. A file is never overwritten.
-    ///
-    /// # Errors
-    /// The file cannot be written, or is another one.
+    /// Makes the key, unless there is one. A file is never overwritten. Errors: the file cannot be written,
+    /// or is another one.
     pub fn run(&self) -> Result<Report> {
         let name = self.file.display();
         let failed = |error: io::Error| Failure::refused(format!("{name}: {error}"));

@@ -88,10 +88,7 @@ pub enum Reader {
 
 impl PlaceOptions {
     /// Checks that the record of an agent that is signed for is not the word of the service at --at alone: it
-    /// could show another agent's.
-    ///
-    /// # Errors
-    /// It would be.
+    /// could show another agent's. Errors: it is.
     pub fn reads_where_the_user_says(&self) -> Result<()> {
         match self.at.is_none() || self.rpc.is_some() || self.api.is_some() {
             true => Ok(()),
@@ -101,10 +98,8 @@ impl PlaceOptions {
         }
     }
 
-    /// The place that the options name.
-    ///
-    /// # Errors
-    /// Something is missing, does not answer, or contradicts something else.
+    /// The place that the options name. Errors: something is missing, does not answer, or contradicts
+    /// something else.
     pub async fn resolve(&self) -> Result<Place> {
         let document = match &self.at {
             Some(url) => Some(discovery::find(url).await?),
@@ -183,10 +178,7 @@ impl Place {
         }
     }
 
-    /// The record of a wallet's agent; `None` where none is registered.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// The record of a wallet's agent; `None` where none is registered. Errors: it cannot be read.
     pub async fn record_of(&self, wallet: Address) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {
@@ -205,10 +197,7 @@ impl Place {
         }
     }
 
-    /// The record of an agent; `None` where there is no agent of this id.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// The record of an agent; `None` where there is no agent of this id. Errors: it cannot be read.
     pub async fn record(&self, id: U256) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {

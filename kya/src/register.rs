@@ -62,10 +62,8 @@ pub struct Register {
 }
 
 impl Register {
-    /// Registers the agent, unless this key has registered it with the same values.
-    ///
-    /// # Errors
-    /// The wallet is registered with other values or by another key, or the registry refuses.
+    /// Registers the agent, unless this key has registered it with the same values. Errors: the wallet is
+    /// registered with other values or by another key, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
         let signer = self.key.signer()?;
         if self.then && self.wallet.is_some_and(|wallet| wallet != signer.address()) {

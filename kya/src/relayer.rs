@@ -99,10 +99,8 @@ impl Refusal {
 }
 
 impl Relayer {
-    /// The relayer at this URL, which is shown this API key, without the white space around it.
-    ///
-    /// # Errors
-    /// No client can be built, or the key cannot be sent.
+    /// The relayer at this URL, which is shown this API key, without the white space around it. Errors: no
+    /// client can be built, or the key cannot be sent.
     pub fn new(url: &Url, key: Option<String>) -> Result<Self> {
         let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
         if key.as_ref().is_some_and(|key| HeaderValue::from_str(key).is_err()) {
@@ -116,10 +114,7 @@ impl Relayer {
         &self.url
     }
 
-    /// What it works for.
-    ///
-    /// # Errors
-    /// It does not say.
+    /// What it works for. Errors: it does not say.
     pub async fn terms(&self) -> Result<Terms> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -138,10 +133,7 @@ impl Relayer {
         Ok(Terms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
     }
 
-    /// The nonce to sign the next request with: relays in flight are counted.
-    ///
-    /// # Errors
-    /// It does not say.
+    /// The nonce to sign the next request with: relays in flight are counted. Errors: it does not say.
     pub async fn next_nonce(&self, signer: Address) -> Result<u64> {
         #[derive(Deserialize)]
         struct Nonce {
@@ -152,10 +144,7 @@ impl Relayer {
     }
 
     /// What became of a relay, once it is this final or the relayer has waited as long as it does; `None`
-    /// where it knows of none.
-    ///
-    /// # Errors
-    /// It does not say.
+    /// where it knows of none. Errors: it does not say.
     pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<Relay>> {
         let path = format!("/relay/{id}?wait={finality}");
         match self.answer(self.request(Method::GET, &path)).await? {
@@ -165,10 +154,7 @@ impl Relayer {
         }
     }
 
-    /// Sends a signed request.
-    ///
-    /// # Errors
-    /// There is no answer: the relayer may have taken it.
+    /// Sends a signed request. Errors: there is no answer: the relayer may have taken it.
     pub async fn send(&self, body: &Value) -> Result<Result<Value, Refusal>> {
         let request = self.request(Method::POST, "/relay").header("content-type", "application/json");
         self.answer(request.body(body.to_string())).await

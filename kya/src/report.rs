@@ -46,10 +46,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Forgets the calls: a repetition of the command makes new ones.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
+    /// Forgets the calls: a repetition of the command makes new ones. Errors: the journal cannot be written.
     pub fn forget(&self) -> Result<()> {
         self.journal.forget(&self.calls)
     }

@@ -70,10 +70,7 @@ impl Sign {
         }
     }
 
-    /// Signs, and sends if wanted.
-    ///
-    /// # Errors
-    /// The request cannot be signed, or there is no answer.
+    /// Signs, and sends if wanted. Errors: the request cannot be signed, or there is no answer.
     pub async fn run(&self) -> Result<Report> {
         let signer = self.key.signer()?;
         let chain = match self.chain {
@@ -147,10 +144,7 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
     parsed.ok_or("must be `Name: value`, as HTTP has it")
 }
 
-/// Sends the request, signed, and shows the answer.
-///
-/// # Errors
-/// It cannot be signed, or there is no answer.
+/// Sends the request, signed, and shows the answer. Errors: it cannot be signed, or there is no answer.
 pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<Report> {
     let content = request.content()?;
     let headers = request.signed(signer, chain, &content).await?;

@@ -64,10 +64,7 @@ pub struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// The signer that the options name.
-    ///
-    /// # Errors
-    /// What is wrong with them, free of secrets.
+    /// The signer that the options name. Errors: what is wrong with them, free of secrets.
     pub fn signer(&self) -> Result<Signer> {
         let failed = |error: host_kit::keys::KeyFileError| Failure::refused(error.to_string());
         if let Some(file) = &self.source.key {
@@ -134,10 +131,8 @@ impl Signer {
         }
     }
 
-    /// Signs typed data of this digest (EIP-712): 65 bytes, `v` 27 or 28.
-    ///
-    /// # Errors
-    /// There is no signature, or it is another account's.
+    /// Signs typed data of this digest (EIP-712): 65 bytes, `v` 27 or 28. Errors: there is no signature, or
+    /// it is another account's.
     pub async fn typed_data(&self, typed: &str, digest: B256) -> Result<Bytes> {
         match self {
             Self::Local(key) => local(key, digest),
@@ -156,10 +151,7 @@ impl Signer {
         }
     }
 
-    /// Signs a message (EIP-191).
-    ///
-    /// # Errors
-    /// There is no signature, or it is another account's.
+    /// Signs a message (EIP-191). Errors: there is no signature, or it is another account's.
     pub async fn message(&self, message: &[u8]) -> Result<Bytes> {
         let digest = eip191_hash_message(message);
         match self {
@@ -171,10 +163,8 @@ impl Signer {
         }
     }
 
-    /// Signs a transaction.
-    ///
-    /// # Errors
-    /// There is no signature, or it is another account's or another transaction's.
+    /// Signs a transaction. Errors: there is no signature, or it is another account's or another
+    /// transaction's.
     pub async fn transaction(&self, transaction: &mut TxEip1559) -> Result<Signature> {
         match self {
             Self::Local(key) => key.sign_transaction_sync(transaction).map_err(unsigned),

@@ -35,10 +35,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Reads and shows it.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// Reads and shows it. Errors: it cannot be read.
     pub async fn run(&self) -> Result<Report> {
         let place = self.place.resolve().await?;
         let found = match &place.reader {

@@ -127,10 +127,8 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Waits until no other command of this signer is at work.
-    ///
-    /// # Errors
-    /// There is no directory for the journal, or it cannot be opened.
+    /// Waits until no other command of this signer is at work. Errors: there is no directory for the journal,
+    /// or it cannot be opened.
     pub async fn new(place: &'a Place, signer: &'a Signer, options: &'a SendOptions) -> Result<Self> {
         let missing = "no directory for what is in flight: give --state, as HOME is no absolute path";
         let state = options.state.clone().or_else(state_directory).ok_or_else(|| Failure::usage(missing))?;
@@ -139,10 +137,8 @@ impl<'a> Caller<'a> {
     }
 
     /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long
-    /// ago. Another call that was carried out is kept for its own command's repetition.
-    ///
-    /// # Errors
-    /// It is not settled yet.
+    /// ago. Another call that was carried out is kept for its own command's repetition. Errors: it is not
+    /// settled yet.
     pub async fn resume(&self, call: &Bytes) -> Result<Option<Executed>> {
         for kept in self.journal.calls()? {
             let is_this = kept.call == *call;
@@ -164,18 +160,13 @@ impl<'a> Caller<'a> {
         Ok(None)
     }
 
-    /// Whether this call was sent, and is not told.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
+    /// Whether this call was sent, and is not told. Errors: the journal cannot be read.
     pub fn is_in_flight(&self, call: &Bytes) -> Result<bool> {
         Ok(self.journal.calls()?.iter().any(|kept| kept.call == *call))
     }
 
-    /// Carries out a call, of which nothing is in flight.
-    ///
-    /// # Errors
-    /// It is refused, fails, or is not settled yet: then the journal has it.
+    /// Carries out a call, of which nothing is in flight. Errors: it is refused, fails, or is not settled
+    /// yet: then the journal has it.
     pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<Executed> {
         for _ in 0..2 {
             let until = Instant::now() + Duration::from_secs(self.options.timeout);
@@ -210,10 +201,8 @@ impl<'a> Caller<'a> {
         ))
     }
 
-    /// Waits until what an RPC endpoint shows of an agent now is as final as asked.
-    ///
-    /// # Errors
-    /// It takes too long.
+    /// Waits until what an RPC endpoint shows of an agent now is as final as asked. Errors: it takes too
+    /// long.
     pub async fn wait_until_final(&self, agent: U256, holds: impl Fn(&AgentRecord) -> bool) -> Result<()> {
         let (Some(node), tag) = (self.place.node(), self.options.finality.tag()) else { return Ok(()) };
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
@@ -230,10 +219,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Forgets what was carried out, once that was told.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
+    /// Forgets what was carried out, once that was told. Errors: the journal cannot be written.
     pub fn told(&self, calls: &[Bytes]) -> Result<()> {
         self.journal.forget(calls)
     }

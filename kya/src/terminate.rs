@@ -40,10 +40,7 @@ pub struct Terminate {
 }
 
 impl Terminate {
-    /// Ends the agent, unless it has ended.
-    ///
-    /// # Errors
-    /// It is not confirmed, or the registry refuses.
+    /// Ends the agent, unless it has ended. Errors: it is not confirmed, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
         self.place.reads_where_the_user_says()?;
         let (signer, place, id) = (self.key.signer()?, self.place.resolve().await?, self.id);

@@ -72,10 +72,8 @@ pub struct VerifyAcceptance {
 }
 
 /// Verifies, and says what it shows. The document for programs has `right` and, as the case may be,
-/// `verdict`, `claims`, `acceptance` or `records`.
-///
-/// # Errors
-/// A file cannot be read, or is not of its kind: nothing was verified.
+/// `verdict`, `claims`, `acceptance` or `records`. Errors: a file cannot be read, or is not of its kind:
+/// nothing was verified.
 pub fn run(command: &Verify) -> Result<Report> {
     let verified = match command {
         Verify::Evidence(arguments) => evidence(arguments),

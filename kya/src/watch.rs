@@ -169,10 +169,7 @@ fn is_only_named(signer: Address, record: &AgentRecord) -> bool {
     signer == record.haftungsperson && signer != record.creator
 }
 
-/// Watches until it is ended, or no agent is left.
-///
-/// # Errors
-/// What it needs to begin is missing.
+/// Watches until it is ended, or no agent is left. Errors: what it needs to begin is missing.
 pub async fn run(
     options: &Attest,
     place: &Place,

@@ -36,11 +36,8 @@ pub enum BodyReader {
 /// Bytes that a BYOB reader reads at once, first and at most.
 const PIECE_BYTES: [u32; 2] = [32 * 1024, 512 * 1024];
 
-/// The body of a `Request` or `Response`; `None` where it is larger than `max_bytes`.
-///
-/// # Errors
-///
-/// What the stream throws, such as for a body that breaks off.
+/// The body of a `Request` or `Response`; `None` where it is larger than `max_bytes`. Errors: what the stream
+/// throws, such as for a body that breaks off.
 pub async fn read(
     message: &JsValue,
     max_bytes: usize,

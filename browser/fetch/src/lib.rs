@@ -43,11 +43,7 @@ pub fn global() -> Function {
     FETCH.with(Function::clone)
 }
 
-/// The headers of requests to an endpoint, with its credentials.
-///
-/// # Errors
-///
-/// What `Headers` throws.
+/// The headers of requests to an endpoint, with its credentials. Errors: what `Headers` throws.
 pub fn endpoint_headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
     let headers = Headers::new()?;
     headers.set("Content-Type", "application/json")?;
@@ -58,11 +54,8 @@ pub fn endpoint_headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
 }
 
 /// Runs one exchange of a batch: waits for the batch's delay, and aborts the exchange at the batch's timeout.
-/// An exchange that gives up on a reply because of its size is aborted, too.
-///
-/// # Errors
-///
-/// [`Failure::TimedOut`], or the exchange's own failure.
+/// An exchange that gives up on a reply because of its size is aborted, too. Errors: [`Failure::TimedOut`],
+/// or the exchange's own failure.
 pub async fn round_trip<T>(
     batch: &Batch,
     exchange: impl AsyncFnOnce(&AbortSignal) -> Result<T, Failure>,
@@ -72,10 +65,7 @@ pub async fn round_trip<T>(
 }
 
 /// [`round_trip`], with the controller that aborts it: for a host that may lose interest in the reply.
-///
-/// # Errors
-///
-/// Those of [`round_trip`].
+/// Errors: those of [`round_trip`].
 pub async fn round_trip_under<T>(
     controller: &AbortController,
     batch: &Batch,
@@ -146,10 +136,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Gets a URL. Redirects are not followed. Of the answer's headers one is of interest.
-///
-/// # Errors
-///
+/// Gets a URL. Redirects are not followed. Of the answer's headers one is of interest. Errors:
 /// [`Failure::TimedOut`], [`Failure::TooLarge`], or [`Failure::Unreachable`] for all that `fetch` throws.
 pub async fn get(
     fetch: &Function,

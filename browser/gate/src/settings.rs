@@ -127,11 +127,7 @@ type Checked<T> = Result<T, SettingError>;
 
 impl GateSettings {
     /// Parses a file's text. `rpc` has endpoints in place of the file's, separated by commas: those with a
-    /// key do not belong into a file.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong, in words for people.
+    /// key do not belong into a file. Errors: what is wrong, in words for people.
     pub(crate) fn parse(text: &str, rpc: Option<&str>) -> Result<Self, String> {
         // By way of JSON, which the module reads anyway: toml's own deserializer takes 30 KiB, gzipped.
         let table = DeTable::parse(text)

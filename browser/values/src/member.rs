@@ -19,22 +19,14 @@ pub fn member(object: &JsValue, name: &str) -> Option<JsValue> {
     Reflect::get(object, &name.into()).ok().filter(|value| !value.is_undefined())
 }
 
-/// A member that is an address.
-///
-/// # Errors
-///
-/// `INVALID_PARAMETER`: the member is there and no address.
+/// A member that is an address. Errors: `INVALID_PARAMETER`: the member is there and no address.
 pub fn address(object: &JsValue, field: &'static str) -> Result<Option<Address>, Error> {
     let Some(value) = member(object, field) else { return Ok(None) };
     let read = address::parse(&value.as_string().unwrap_or_default());
     read.map(Some).map_err(|error| invalid(field, error.rule()))
 }
 
-/// The member `chainId`.
-///
-/// # Errors
-///
-/// `INVALID_PARAMETER`: the member is there and no whole number.
+/// The member `chainId`. Errors: `INVALID_PARAMETER`: the member is there and no whole number.
 pub fn chain_id(object: &JsValue) -> Result<Option<u64>, Error> {
     let id = member(object, "chainId").map(|id| text_of(&id).parse());
     id.transpose().map_err(|_| invalid("chainId", "must be a whole number"))

@@ -25,11 +25,7 @@ extern "C" {
 }
 
 /// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts;
-/// everything else is as `JSON.parse` has it.
-///
-/// # Errors
-///
-/// `INVALID_PARAMETER`: the text is no JSON.
+/// everything else is as `JSON.parse` has it. Errors: `INVALID_PARAMETER`: the text is no JSON.
 pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
     JSON::parse(text)
         .ok()

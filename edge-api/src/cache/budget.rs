@@ -25,11 +25,7 @@ pub(super) struct ReplyBytes(u64);
 
 impl ReplyBytes {
     /// Waits for so many bytes. They are given back after `lease_millis`, unless that is extended: a read
-    /// that was lost with its request is not dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::OutOfTime`] after so many seconds.
+    /// that was lost with its request is not dropped. Errors: [`RunError::OutOfTime`] after so many seconds.
     pub(super) async fn take(bytes: usize, seconds: u32, lease_millis: u64) -> Result<Self, Error> {
         let (began, mut millis) = (unix_millis(), FIRST_PAUSE_MILLIS);
         loop {

@@ -265,11 +265,7 @@ fn is_source(context: &RequestContext) -> bool {
     context.settings.kya_source == KyaSource::Snapshot && context.index.is_some()
 }
 
-/// Whether verdicts come from the snapshot now.
-///
-/// # Errors
-///
-/// Why they do not.
+/// Whether verdicts come from the snapshot now. Errors: why they do not.
 pub(super) async fn check(context: &RequestContext, record: &Record) -> Result<(), Error> {
     usable_manifest(context, record).await.map(drop)
 }

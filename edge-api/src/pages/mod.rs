@@ -64,11 +64,8 @@ pub(crate) fn find(path: &str) -> Option<&'static Page> {
 }
 
 impl Page {
-    /// The page, with the request's origin.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misconfigured`] where the Worker was deployed without it.
+    /// The page, with the request's origin. Errors: [`Error::Misconfigured`] where the Worker was deployed
+    /// without it.
     pub(crate) async fn content(&self, env: &Env, target: &Target, now: Timestamp) -> Result<Content, Error> {
         let text = match read(env, target.origin(), self.asset).await {
             Ok(Some(text)) => text,
@@ -93,11 +90,8 @@ impl Page {
     }
 }
 
-/// The registry and the way to it: the document at [`well_known::PATH`].
-///
-/// # Errors
-///
-/// [`Error::NotFound`] where the chain is not configured, which the document has to name.
+/// The registry and the way to it: the document at [`well_known::PATH`]. Errors: [`Error::NotFound`] where
+/// the chain is not configured, which the document has to name.
 pub(crate) fn registry(env: &Env, target: &Target, now: Timestamp) -> Result<Content, Error> {
     let settings = Settings::of(env)?;
     let document = settings.well_known.as_ref().ok_or(Error::NotFound)?;

@@ -45,10 +45,7 @@ use crate::{
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 
 /// Where a stream begins: after the last event that the client has received, or else where it asks for.
-///
-/// # Errors
-///
-/// [`Error::InvalidParameter`] for an id that no event had.
+/// Errors: [`Error::InvalidParameter`] for an id that no event had.
 pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::Result<Since, Error> {
     match last_event_id {
         None => Ok(since),

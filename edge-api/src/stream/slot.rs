@@ -23,11 +23,7 @@ pub(crate) struct StreamSlot {
 }
 
 impl StreamSlot {
-    /// Opens a slot.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooManyStreams`].
+    /// Opens a slot. Errors: [`Error::TooManyStreams`].
     pub(crate) fn open(settings: &Settings, client: ClientKey) -> Result<Self, Error> {
         // A poll of the index has two deadlines.
         let (poll, deadline) = (settings.shared.follow_seconds(), settings.shared.rpc_deadline_seconds);

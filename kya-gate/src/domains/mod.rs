@@ -51,10 +51,8 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// The domains of these settings, none of which is read yet.
-    ///
-    /// # Errors
-    /// If `liable.ca-file` cannot be read, or no HTTP client can be built.
+    /// The domains of these settings, none of which is read yet. Errors: if `liable.ca-file` cannot be read,
+    /// or no HTTP client can be built.
     pub fn new(settings: &Settings, accounts: Arc<AccountReader>, metrics: Metrics) -> anyhow::Result<Self> {
         let names = settings.policies.values().flat_map(|policy| policy.agents.domains.iter().cloned());
         Ok(Self {

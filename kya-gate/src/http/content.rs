@@ -41,10 +41,7 @@ pub(super) struct PassedContent {
 }
 
 impl ContentReader {
-    /// The whole content.
-    ///
-    /// # Errors
-    /// Why it was not read.
+    /// The whole content. Errors: why it was not read.
     pub(super) async fn read<B>(&self, mut body: B) -> Result<PassedContent, Unread>
     where
         B: Body<Data = Bytes> + Unpin,

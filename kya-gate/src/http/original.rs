@@ -38,10 +38,7 @@ impl<'a> Original<'a> {
     /// the content, where the proxy passed it on and it was read.
     ///
     /// What a client wrote is never an error here: bytes that are no text are replaced by a character that no
-    /// target and no method has.
-    ///
-    /// # Errors
-    /// [`Misconfigured`]: the proxy does not say what it was asked.
+    /// target and no method has. Errors: [`Misconfigured`]: the proxy does not say what it was asked.
     pub(super) fn read(
         proxy: &ProxySettings,
         (method, rest): (&'a str, &'a str),

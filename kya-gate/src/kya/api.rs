@@ -60,10 +60,7 @@ impl Api {
         self.terms.verdict(&body, wallet, now)
     }
 
-    /// Whether an answer is about the configured registry.
-    ///
-    /// # Errors
-    /// What it is about.
+    /// Whether an answer is about the configured registry. Errors: what it is about.
     pub(super) fn check_registry(&self, response: &Response) -> Result<(), String> {
         let values = response.headers().get_all(ApiTerms::REGISTRY_HEADER).iter();
         // Several lines are one value, and name no registry.

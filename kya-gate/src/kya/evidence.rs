@@ -72,10 +72,7 @@ impl AccountReader {
         self.proofs.flights.run((wallet, block), proved).await
     }
 
-    /// Whether the chain's endpoints give proofs.
-    ///
-    /// # Errors
-    /// Why not.
+    /// Whether the chain's endpoints give proofs. Errors: why not.
     pub async fn probe_evidence(&self, now: Timestamp) -> Result<(), String> {
         self.prove(Address::ZERO, None, now).await.map(|_| ()).map_err(|error| format!("evidence: {error}"))
     }

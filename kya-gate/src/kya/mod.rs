@@ -103,10 +103,7 @@ pub struct KnownAccount {
 }
 
 impl AccountReader {
-    /// Nothing known yet.
-    ///
-    /// # Errors
-    /// If no HTTP client can be built.
+    /// Nothing known yet. Errors: if no HTTP client can be built.
     pub fn new(settings: &Settings, metrics: Metrics) -> Result<Self, reqwest::Error> {
         // A proxy from the environment would see every wallet, a redirect's target the keys in URLs.
         let client = Client::builder()
@@ -264,11 +261,9 @@ impl AccountReader {
         Some(known.state? != AccountState::NoCode)
     }
 
-    /// When an agent's liable wallet last attested for it, if it did. What was found is kept for as long as it
-    /// suffices, an id being of one registration for ever, and anything else for `cache-seconds`.
-    ///
-    /// # Errors
-    /// Why it is not known: the chain does not answer, or the budget is spent.
+    /// When an agent's liable wallet last attested for it, if it did. What was found is kept for as long as
+    /// it suffices, an id being of one registration for ever, and anything else for `cache-seconds`. Errors:
+    /// why it is not known: the chain does not answer, or the budget is spent.
     pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Result<Option<Timestamp>, String> {
         let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
         if let Some((at, asked)) = known {
@@ -294,10 +289,7 @@ impl AccountReader {
         KnownAccount { state, ..KnownAccount::default() }
     }
 
-    /// The verdict on a wallet, read anew.
-    ///
-    /// # Errors
-    /// Why there is none.
+    /// The verdict on a wallet, read anew. Errors: why there is none.
     pub async fn verdict_now(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         match &self.source {
             Source::Api(api) => api.read(wallet, now).await,
@@ -319,10 +311,7 @@ impl AccountReader {
         join_all(self.rpc.each().map(ask)).await.into_iter().flatten().collect()
     }
 
-    /// Whether chain and source answer, in a word for each.
-    ///
-    /// # Errors
-    /// The part that does not answer.
+    /// Whether chain and source answer, in a word for each. Errors: the part that does not answer.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let registry = match &self.source {
             Source::Registry(registry) => Some(*registry),

@@ -29,11 +29,8 @@ pub enum NonceStore {
 }
 
 impl NonceStore {
-    /// Opens the configured store at `now`. One in memory is open with the next second, as it refuses what was
-    /// signed in this one.
-    ///
-    /// # Errors
-    /// If Redis does not answer, or cannot hold nonces.
+    /// Opens the configured store at `now`. One in memory is open with the next second, as it refuses what
+    /// was signed in this one. Errors: if Redis does not answer, or cannot hold nonces.
     pub async fn open(settings: &NonceSettings, metrics: Metrics, now: Timestamp) -> anyhow::Result<Self> {
         Ok(match settings {
             NonceSettings::Memory { capacity } => {
@@ -73,10 +70,7 @@ impl NonceStore {
         }
     }
 
-    /// Whether nonces can be spent at `now`.
-    ///
-    /// # Errors
-    /// Why not, in words.
+    /// Whether nonces can be spent at `now`. Errors: why not, in words.
     pub fn probe(&self, now: Timestamp) -> Result<(), String> {
         match self {
             Self::Memory(nonces) if nonces.has_room(now.seconds()) => Ok(()),

@@ -89,10 +89,7 @@ impl History {
 }
 
 impl SharedNonces {
-    /// Connects, and stays connected until it is dropped.
-    ///
-    /// # Errors
-    /// If the server does not answer.
+    /// Connects, and stays connected until it is dropped. Errors: if the server does not answer.
     pub async fn connect(settings: &RedisSettings, metrics: Metrics) -> anyhow::Result<Self> {
         let client = client(settings)?;
         let probe = format!("{}probe", settings.prefix);
@@ -134,10 +131,7 @@ impl SharedNonces {
         }
     }
 
-    /// Whether the server takes nonces.
-    ///
-    /// # Errors
-    /// That it does not.
+    /// Whether the server takes nonces. Errors: that it does not.
     pub fn probe(&self) -> Result<(), String> {
         match self.server() {
             Some(server) if server.is_full => Err("nonces: Redis is full".to_owned()),
@@ -273,10 +267,8 @@ impl Info {
     }
 }
 
-/// Whether a server can hold nonces, in words for people.
-///
-/// # Errors
-/// Why it cannot: it does not answer, refuses a write, or forgets keys before their end.
+/// Whether a server can hold nonces, in words for people. Errors: why it cannot: it does not answer, refuses
+/// a write, or forgets keys before their end.
 pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
     let client = client(settings)?;
     let (mut connection, info) = open(&client).await?;

@@ -205,19 +205,14 @@ struct LinksTable {
 const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
 
 impl Settings {
-    /// Reads a file, and RPC endpoints from the environment where the file names none.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
+    /// Reads a file, and RPC endpoints from the environment where the file names none. Errors: what is wrong,
+    /// and where.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         Self::read_by(path, Self::parse)
     }
 
     /// Reads the file of a gate inside a service, without `listen` and `[proxy]`, and RPC endpoints from the
-    /// environment where the file names none.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
+    /// environment where the file names none. Errors: what is wrong, and where.
     pub fn read_embedded(path: &Path) -> anyhow::Result<Self> {
         Self::read_by(path, Self::parse_embedded)
     }
@@ -228,10 +223,8 @@ impl Settings {
         parse(&text, env::var(RPC_VARIABLE).ok().as_deref()).with_context(|| format!("{name} is not valid"))
     }
 
-    /// Parses the text of such a file. `rpc` is the value of `KYA_GATE_RPC_URL`.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
+    /// Parses the text of such a file. `rpc` is the value of `KYA_GATE_RPC_URL`. Errors: what is wrong, and
+    /// where.
     pub fn parse_embedded(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
         let table: toml::Table = from_toml(text)?;
         for key in ["listen", "proxy"] {
@@ -241,10 +234,7 @@ impl Settings {
         Self::validated(text, from_toml(text)?, listen, ProxySettings::embedded(), rpc)
     }
 
-    /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
+    /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`. Errors: what is wrong, and where.
     pub fn parse(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
         let mut file: File = from_toml(text)?;
         let listen = file.listen.context("listen: is needed, such as 127.0.0.1:4180")?;
