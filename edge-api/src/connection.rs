@@ -8,13 +8,12 @@
 //! A client that closes its side of the connection alone goes on listening, and is answered.
 
 use core::{
-    cell::{Cell, RefCell},
     future::poll_fn,
     pin::pin,
-    task::{Poll, Waker},
+    task::Poll::{Pending, Ready},
 };
-use std::rc::Rc;
 
+use futures_util::future::{AbortHandle, abortable};
 use worker::{
     wasm_bindgen::{JsCast as _, closure::Closure},
     web_sys::{AbortSignal, Request},
@@ -33,49 +32,33 @@ impl Connection {
     /// The output of a future, which is dropped when the client disconnects: `None` then. One future at a
     /// time waits so.
     pub(crate) async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let (mut future, mut listener) = (pin!(future), None);
-        poll_fn(|task| {
-            if let Poll::Ready(output) = future.as_mut().poll(task) {
-                return Poll::Ready(Some(output));
+        let (future, handle) = abortable(future);
+        let mut future = pin!(future);
+        // Warm answers are there at once, and take no listener.
+        match poll_fn(|task| Ready(future.as_mut().poll(task))).await {
+            Ready(output) => output.ok(),
+            Pending => {
+                let _listener = Listener::on(self.0.signal(), handle);
+                future.await.ok()
             }
-            // Warm answers are there at once, and take no listener.
-            let listener = listener.get_or_insert_with(|| Listener::on(self.0.signal()));
-            if listener.hears(task.waker()) { Poll::Ready(None) } else { Poll::Pending }
-        })
-        .await
+        }
     }
 }
 
-/// Wakes a task when the signal is aborted.
+/// Aborts a future when the signal is.
 struct Listener {
     signal: AbortSignal,
-    heard: Rc<Heard>,
     _callback: Closure<dyn FnMut()>,
 }
 
-#[derive(Default)]
-struct Heard {
-    is_closed: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
 impl Listener {
-    fn on(signal: AbortSignal) -> Self {
-        let heard = Rc::new(Heard { is_closed: Cell::new(signal.aborted()), ..Heard::default() });
-        let told = Rc::clone(&heard);
-        let callback = Closure::new(move || {
-            told.is_closed.set(true);
-            if let Some(waker) = told.waker.take() {
-                waker.wake();
-            }
-        });
+    fn on(signal: AbortSignal, handle: AbortHandle) -> Self {
+        if signal.aborted() {
+            handle.abort();
+        }
+        let callback = Closure::new(move || handle.abort());
         signal.set_onabort(Some(callback.as_ref().unchecked_ref()));
-        Self { signal, heard, _callback: callback }
-    }
-
-    fn hears(&self, waker: &Waker) -> bool {
-        self.heard.waker.replace(Some(waker.clone()));
-        self.heard.is_closed.get()
+        Self { signal, _callback: callback }
     }
 }
 

@@ -209,10 +209,7 @@ async fn from_object(reading: &Reading, entry: Option<ShardEntry>) -> Result<Vec
 
 fn parse(bytes: &[u8], settings: &WorkerSettings) -> Result<Manifest, Error> {
     let manifest = Manifest::parse(bytes).map_err(|_| Error::IndexUnavailable)?;
-    match settings.identity() == Some(manifest.identity) {
-        true => Ok(manifest),
-        false => Err(Error::IndexUnavailable),
-    }
+    if settings.identity() == Some(manifest.identity) { Ok(manifest) } else { Err(Error::IndexUnavailable) }
 }
 
 fn kya_millis(settings: &WorkerSettings) -> u64 {

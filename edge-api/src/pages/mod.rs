@@ -106,8 +106,5 @@ pub(crate) fn registry(env: &Env, target: &Target, now: Timestamp) -> Result<Con
 async fn read(env: &Env, origin: &str, asset: &str) -> WorkerResult<Option<String>> {
     let assets = Reflect::get(env, &BINDING.into())?;
     let response = binding::fetch(&assets, &format!("{origin}{asset}"), &RequestInit::new()).await?;
-    match response.ok() {
-        true => binding::text(&response).await.map(Some),
-        false => Ok(None),
-    }
+    if response.ok() { binding::text(&response).await.map(Some) } else { Ok(None) }
 }

@@ -20,7 +20,7 @@
 //! Where the chain or the index does not answer, a `failure` event says so, each time: silence would read as
 //! "nothing has changed".
 
-use std::{fmt::Write as _, rc::Rc};
+use std::rc::Rc;
 
 use edge_shared::{time::pause, unix_millis};
 use registry_core::{
@@ -107,10 +107,7 @@ async fn write_all(
 }
 
 fn failure(error: &Error) -> String {
-    let mut event = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(event, "event: failure\ndata: {}\n\n", error.body());
-    event
+    format!("event: failure\ndata: {}\n\n", error.body())
 }
 
 #[cfg(test)]
