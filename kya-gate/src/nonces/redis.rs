@@ -63,7 +63,8 @@ pub struct SharedNonces {
 #[derive(Debug, Clone)]
 struct Server {
     connection: MultiplexedConnection,
-    history: History,
+    /// `None` where the server does not say.
+    history: Option<History>,
     /// Signatures from before this unix second may have been admitted without this server's knowledge.
     began: i64,
     /// It has no room: the last write was refused for that.
@@ -71,22 +72,8 @@ struct Server {
 }
 
 /// Names what a server has written since it began: its process, and its replication id, which is a new one
-/// whenever a replica becomes a primary. `None` where the server does not say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct History(Option<[String; 2]>);
-
-impl History {
-    fn of(info: &Info) -> Self {
-        let texts = ["run_id", "master_replid"].map(|name| info.text(name).map(str::to_owned));
-        let [Ok(process), Ok(replication)] = texts else { return Self(None) };
-        Self(Some([process, replication]))
-    }
-
-    /// Whether all that was written under the other one is there under this one.
-    fn continues(&self, other: &Self) -> bool {
-        self.0.is_some() && self == other
-    }
-}
+/// whenever a replica becomes a primary. All that was written under one is there under the same.
+type History = [String; 2];
 
 impl SharedNonces {
     /// Connects, and stays connected until it is dropped. Errors: if the server does not answer.
@@ -227,12 +214,13 @@ fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
 async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyhow::Result<Server> {
     let (mut connection, info) = open(client).await?;
     let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
-    let history = History::of(&info);
+    let said = |name| info.text(name).map(str::to_owned).ok();
+    let history = said("run_id").zip(said("master_replid")).map(History::from);
     let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = now().seconds().cast_signed();
     // The second after: the server may have begun late in one, and signatures have no fractions.
     let began = match before {
-        Some(before) if history.continues(&before.history) => before.began,
+        Some(before) if history.is_some() && history == before.history => before.began,
         Some(_) => now + 1,
         None => now - uptime + 1,
     };
