@@ -358,14 +358,7 @@ async fn a_shard_that_a_spot_check_finds_lost_is_fetched_again() {
     fs::write(&file, damaged).unwrap();
     let spot_checks = Some(silent_checks());
     let local = LocalKya::open(Options { spot_checks, ..service.options(&directory) }).unwrap();
-    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
-    let running = local.run(|event| sender.send(event).unwrap());
-    let lost =
-        async { while !matches!(events.recv().await.unwrap(), Event::CheckFailed(Error::Snapshot(_))) {} };
-    let lost = async {
-        tokio::select! { _ = running => unreachable!(), () = lost => {} }
-    };
-    tokio::time::timeout(common::PATIENCE, lost).await.unwrap();
+    runs_until(&local, |event| matches!(event, Event::CheckFailed(Error::Snapshot(_)))).await;
     let fetched = local.update().await.unwrap().shards;
     assert!((1..SHARDS).contains(&fetched), "{fetched}");
 }
@@ -398,6 +391,17 @@ async fn nothing_is_chosen_for_the_whole_process() {
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 
+/// Runs until there was an event that is enough.
+async fn runs_until(local: &LocalKya, mut is_enough: impl FnMut(Event) -> bool) {
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let running = local.run(|event| sender.send(event).unwrap());
+    let hearing = async { while !is_enough(events.recv().await.unwrap()) {} };
+    let hearing = async {
+        tokio::select! { _ = running => unreachable!(), () = hearing => {} }
+    };
+    tokio::time::timeout(common::PATIENCE, hearing).await.unwrap();
+}
+
 /// Comparisons with a chain that does not answer: nothing listens there.
 fn silent_checks() -> SpotChecks {
     SpotChecks { rpc: "http://127.0.0.1:1".to_owned(), every: Duration::from_millis(1), layout: None }
@@ -411,21 +415,15 @@ async fn running_updates_and_reports_what_cannot_be_checked() {
         Options { spot_checks, update_every: Duration::from_millis(1), ..service.options(&directory) };
     let local = LocalKya::open(options).unwrap();
     let (mut updates, mut failures) = (0, 0);
-    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
-    let running = local.run(|event| sender.send(event).unwrap());
-    let counting = async {
-        while updates < 3 || failures < 2 {
-            match events.recv().await.unwrap() {
-                Event::Updated(update) => updates += u32::from(update.agents == AGENTS),
-                Event::CheckFailed(Error::Chain(_)) => failures += 1,
-                event => panic!("{event:?}"),
-            }
+    let enough = |event| {
+        match event {
+            Event::Updated(update) => updates += u32::from(update.agents == AGENTS),
+            Event::CheckFailed(Error::Chain(_)) => failures += 1,
+            event => panic!("{event:?}"),
         }
+        updates >= 3 && failures >= 2
     };
-    let counting = async {
-        tokio::select! { _ = running => unreachable!(), () = counting => {} }
-    };
-    tokio::time::timeout(common::PATIENCE, counting).await.unwrap();
+    runs_until(&local, enough).await;
     is_the_services(&local, &service);
 }
 

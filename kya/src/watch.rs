@@ -158,10 +158,7 @@ fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u
     let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);
     let has_attested = record.lastAttestation > record.registeredAt;
     let unknown = if has_attested { record.lastAttestation.saturating_add(crate::DAY) } else { 0 };
-    match is_only_named(signer, record) {
-        true => at.min(by_liable.map_or(unknown, own)),
-        false => at,
-    }
+    if is_only_named(signer, record) { at.min(by_liable.map_or(unknown, own)) } else { at }
 }
 
 /// Whether the signer is the liable wallet of an agent that it has not registered itself.

@@ -256,10 +256,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let path = head.split(' ').nth(1).unwrap().to_owned();
     let (status, headers, body) = answer(&path, &mut state.lock().unwrap());
     let takes_gzip = head.to_lowercase().contains("accept-encoding: gzip");
-    let (coding, body) = match takes_gzip {
-        true => ("Content-Encoding: gzip\r\n", gzip(&body)),
-        false => ("", body),
-    };
+    let (coding, body) = if takes_gzip { ("Content-Encoding: gzip\r\n", gzip(&body)) } else { ("", body) };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n{coding}{headers}\r\n"
