@@ -113,16 +113,12 @@ impl Content {
     ) -> Self {
         let mut head = Head::common();
         head.set("Content-Type", media_type);
-        let max_age = match lifetime {
-            Lifetime::Seconds(seconds) | Lifetime::Immutable(seconds) => seconds,
+        let (max_age, caching) = match lifetime {
+            Lifetime::Seconds(0) => (0, "no-store".to_owned()),
+            Lifetime::Seconds(seconds) => (seconds, format!("public, max-age={seconds}")),
+            Lifetime::Immutable(seconds) => (seconds, format!("public, max-age={seconds}, immutable")),
         };
-        match lifetime {
-            Lifetime::Seconds(0) => head.set("Cache-Control", "no-store"),
-            Lifetime::Seconds(_) => head.set("Cache-Control", format_args!("public, max-age={max_age}")),
-            Lifetime::Immutable(_) => {
-                head.set("Cache-Control", format_args!("public, max-age={max_age}, immutable"));
-            }
-        }
+        head.set("Cache-Control", caching);
         // Of what must not be kept a tag is of no use.
         if !etag.is_empty() && max_age > 0 {
             head.set("ETag", &etag);

@@ -2,37 +2,31 @@
 
 use std::fmt;
 
-/// The mark in front of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// All is well.
-    Tick,
-    /// The daemon works, without something or unlike others.
-    Warning,
-    /// The daemon does not start.
-    Cross,
-}
+/// The marks in front of lines.
+const TICK: char = '✓';
+const WARNING: char = '!';
+const CROSS: char = '✗';
 
 /// The results of checks, a line each: a mark, the check's name in `WIDTH` columns, a text.
 #[derive(Debug, Default)]
 pub struct CheckReport<const WIDTH: usize> {
-    lines: Vec<(Mark, &'static str, String)>,
+    lines: Vec<(char, &'static str, String)>,
 }
 
 impl<const WIDTH: usize> CheckReport<WIDTH> {
     /// All is well.
     pub fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((Mark::Tick, name, text.to_string()));
+        self.lines.push((TICK, name, text.to_string()));
     }
 
     /// The daemon does not start.
     pub fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((Mark::Cross, name, text.to_string()));
+        self.lines.push((CROSS, name, text.to_string()));
     }
 
     /// The daemon works, without something or unlike others.
     pub fn warn(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((Mark::Warning, name, text.to_string()));
+        self.lines.push((WARNING, name, text.to_string()));
     }
 
     /// A tick or a cross.
@@ -51,25 +45,20 @@ impl<const WIDTH: usize> CheckReport<WIDTH> {
     /// The warnings alone.
     #[must_use]
     pub fn warnings(&self) -> Self {
-        let warnings = self.lines.iter().filter(|(mark, ..)| *mark == Mark::Warning);
+        let warnings = self.lines.iter().filter(|(mark, ..)| *mark == WARNING);
         Self { lines: warnings.cloned().collect() }
     }
 
     /// Whether no check failed.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(mark, ..)| *mark != Mark::Cross)
+        self.lines.iter().all(|(mark, ..)| *mark != CROSS)
     }
 }
 
 impl<const WIDTH: usize> fmt::Display for CheckReport<WIDTH> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (mark, name, text) in &self.lines {
-            let mark = match mark {
-                Mark::Tick => "✓",
-                Mark::Warning => "!",
-                Mark::Cross => "✗",
-            };
             writeln!(f, "{mark} {name:<WIDTH$} {text}")?;
         }
         Ok(())

@@ -123,15 +123,12 @@ impl Holding {
             last = Some(entry);
             self.shard(&held, entry)
         });
-        match (found, last) {
-            (Ok(facts), _) => Ok(then(facts, manifest, time)),
-            (Err(error), Some(entry)) => {
-                drop(held);
-                self.forget(entry, &error);
-                Err(error)
-            }
-            (Err(error), None) => Err(error),
+        let found = found.map(|facts| then(facts, manifest, time));
+        drop(held);
+        if let (Err(error), Some(entry)) = (&found, last) {
+            self.forget(entry, error);
         }
+        found
     }
 
     /// The registered wallets of one file, or of those that changed last, which a number chooses; empty where

@@ -214,9 +214,9 @@ fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
 async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyhow::Result<Server> {
     let (mut connection, info) = open(client).await?;
     let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
-    let said = |name| info.text(name).map(str::to_owned).ok();
-    let history = said("run_id").zip(said("master_replid")).map(History::from);
-    let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
+    let named = |name| said(&info, name).map(str::to_owned).ok();
+    let history = named("run_id").zip(named("master_replid")).map(History::from);
+    let uptime: i64 = said(&info, "uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = now().seconds().cast_signed();
     // The second after: the server may have begun late in one, and signatures have no fractions.
     let began = match before {
@@ -227,7 +227,7 @@ async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyho
     Ok(Server { connection, history, began, is_full })
 }
 
-async fn open(client: &Client) -> anyhow::Result<(MultiplexedConnection, Info)> {
+async fn open(client: &Client) -> anyhow::Result<(MultiplexedConnection, String)> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(TIMEOUT));
@@ -235,7 +235,7 @@ async fn open(client: &Client) -> anyhow::Result<(MultiplexedConnection, Info)> 
     let opened = async {
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let info = cmd("INFO").query_async(&mut connection).await?;
-        Ok((connection, Info(info)))
+        Ok((connection, info))
     };
     bounded(CONNECT_TIMEOUT, opened).await.with_context(|| format!("Redis at {address}"))
 }
@@ -245,14 +245,10 @@ async fn bounded<T>(limit: Duration, answer: impl Future<Output = RedisResult<T>
     timeout(limit, answer).await.map_err(late).flatten()
 }
 
-/// What a server says about itself.
-struct Info(String);
-
-impl Info {
-    fn text(&self, name: &str) -> anyhow::Result<&str> {
-        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(str::trim).with_context(|| format!("Redis: INFO does not say {name}"))
-    }
+/// What a server says about itself under this name.
+fn said<'a>(info: &'a str, name: &str) -> anyhow::Result<&'a str> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::trim).with_context(|| format!("Redis: INFO does not say {name}"))
 }
 
 /// Whether a server can hold nonces, in words for people. Errors: why it cannot: it does not answer, refuses
@@ -260,8 +256,8 @@ impl Info {
 pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
     let client = client(settings)?;
     let (mut connection, info) = open(&client).await?;
-    let policy = info.text("maxmemory_policy")?;
-    if info.text("maxmemory")? != "0" && policy != "noeviction" {
+    let policy = said(&info, "maxmemory_policy")?;
+    if said(&info, "maxmemory")? != "0" && policy != "noeviction" {
         bail!(
             "Redis forgets keys when it is full: its maxmemory-policy is {policy}, and has to be noeviction"
         );
