@@ -1,5 +1,4 @@
 use super::*;
-use ipnet::IpNet;
 use registry_core::{gate::Posture, registry::kya::Decision};
 
 const MINIMAL: &str = r#"
@@ -45,13 +44,6 @@ fn a_short_file_suffices() {
     let routes = "[policy.api]\norigin = \"https://API.example:443\"\nroutes = [\"default\"]";
     let settings = Settings::parse(&MINIMAL.replace("[policy.api]", routes), None).unwrap();
     assert_eq!(settings.policies["api"].routes, ["default"]);
-}
-
-#[test]
-fn networks_are_those_of_peers() {
-    let text = MINIMAL.replace("method-header", "networks = [\"::ffff:127.0.0.1/128\"]\nmethod-header");
-    let networks = Settings::parse(&text, None).unwrap().proxy.networks;
-    assert_eq!(networks, ["127.0.0.1/32".parse::<IpNet>().unwrap()]);
 }
 
 #[test]
