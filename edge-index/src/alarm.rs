@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
-use registry_core::index::State;
+use registry_core::{api::route::CacheScope, index::State};
 use worker::{Response, console_warn};
 
 use crate::{
     answer::HttpResult,
-    object::{RegistryIndex, cache_millis, failed},
+    object::{RegistryIndex, failed},
     sql::Sql,
 };
 
@@ -35,7 +35,7 @@ impl RegistryIndex {
         let state = self.load(sql).map_err(failed)?;
         let is_idle = !self.is_in_use(sql, settings).map_err(failed)?
             // With a TTL of 0, each request reads.
-            || state.is_complete() && cache_millis(settings) == 0;
+            || state.is_complete() && settings.millis_to_live(CacheScope::Agent) == 0;
         let at = match self.faults.pause() {
             Some(fault) if !is_idle => fault.until,
             None if !is_idle => self.due_at(&state, settings),
@@ -73,7 +73,7 @@ impl RegistryIndex {
     /// When the next work is due: at once while agents are read or lapses are left, soon where an event is
     /// waited for, else before answers expire; after the chain has failed, not before a pause is over.
     pub(crate) fn due_at(&self, state: &State, settings: &WorkerSettings) -> u64 {
-        let before_expiry = state.read_at.saturating_add(cache_millis(settings) / 4 * 3);
+        let before_expiry = state.read_at.saturating_add(settings.millis_to_live(CacheScope::Agent) / 4 * 3);
         let is_at_once = !state.is_complete() || state.has_more_lapses();
         let due = state.retry_at().unwrap_or(if is_at_once { 0 } else { before_expiry });
         due.max(self.paused_until.get())

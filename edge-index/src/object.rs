@@ -332,7 +332,7 @@ impl RegistryIndex {
     ) -> HttpResult {
         let wallets = wallets.iter().map(|wallet| wallet.parse()).collect::<Result<Vec<_>, _>>();
         let wallets: Vec<Address> = wallets.map_err(failed)?;
-        let max_age = cache_millis(settings).max(NOTE_MILLIS);
+        let max_age = settings.millis_to_live(CacheScope::Agent).max(NOTE_MILLIS);
         let ready = match refresh {
             true => self.ready(sql, settings, (max_age, max_age), &mut 0).await,
             false => self.load(sql).map_err(IndexError::from),
@@ -358,8 +358,9 @@ impl RegistryIndex {
                 // A refresh finds out whether there are proofs.
                 let is_known = !state.has_no_proofs() || self.has_looked.get();
                 let max_age = if is_known { snapshot::max_age(settings) } else { 0 };
-                let ready =
-                    self.ready(sql, settings, (max_age, snapshot::kya_millis(settings)), &mut 0).await;
+                let ready = self
+                    .ready(sql, settings, (max_age, settings.millis_to_live(CacheScope::Kya)), &mut 0)
+                    .await;
                 let has_looked = ready.as_ref().is_ok_and(|state| state.read_at >= began);
                 self.has_looked.set(self.has_looked.get() || has_looked);
                 ready
@@ -434,7 +435,8 @@ impl RegistryIndex {
 
     /// Whether there were requests lately.
     pub(crate) fn is_in_use(&self, sql: &Sql, settings: &WorkerSettings) -> Result<bool, StoreError> {
-        let idle = cache_millis(settings).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
+        let idle =
+            settings.millis_to_live(CacheScope::Agent).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
         Ok(unix_millis() < idle.saturating_add(sql.asked_at()?))
     }
 }
@@ -443,11 +445,6 @@ impl RegistryIndex {
 /// an event that is waited for is looked for when it is time.
 fn may_look(state: &State) -> bool {
     state.is_complete() && state.retry_at().is_none_or(|at| at <= unix_millis())
-}
-
-/// The TTL of answers, in milliseconds.
-pub(crate) fn cache_millis(settings: &WorkerSettings) -> u64 {
-    u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
 }
 
 pub(crate) fn failed(error: impl core::fmt::Display) -> worker::Error {

@@ -24,12 +24,7 @@ const MANIFEST_AGE_MILLIS: u64 = 10_000;
 /// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so
 /// that it lasts for as long as Workers keep it.
 pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
-    MANIFEST_AGE_MILLIS.min(kya_millis(settings) / 4)
-}
-
-/// The TTL of verdicts, in milliseconds.
-pub(crate) fn kya_millis(settings: &WorkerSettings) -> u64 {
-    u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
+    MANIFEST_AGE_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 4)
 }
 
 /// The versions of shards and segments, and what has changed last, kept until agents are written: a registry

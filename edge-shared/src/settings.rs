@@ -220,6 +220,11 @@ impl WorkerSettings {
         }
     }
 
+    /// The same in milliseconds.
+    pub fn millis_to_live(&self, scope: CacheScope) -> u64 {
+        u64::from(self.time_to_live(scope)) * 1_000
+    }
+
     /// What a snapshot of the registry is of; `None` without a chain id, which the settings rule out where
     /// there is an index.
     pub fn identity(&self) -> Option<Identity> {

@@ -105,7 +105,7 @@ impl SharedRead for ManifestRead {
 
     async fn read(&self, reading: &Reading) -> Result<Rc<KeptManifest>, Error> {
         let (settings, now) = (reading.settings(), unix_millis());
-        let millis = MANIFEST_MILLIS.min(kya_millis(settings) / 3);
+        let millis = MANIFEST_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 3);
         let key = colo::snapshot_key(&reading.context, "manifest");
         let found = colo::find_bytes(&key).await.and_then(|(bytes, made_at)| {
             // For a renewal an entry is of use only if another instance has renewed it already.
@@ -212,10 +212,6 @@ fn parse(bytes: &[u8], settings: &WorkerSettings) -> Result<Manifest, Error> {
     if settings.identity() == Some(manifest.identity) { Ok(manifest) } else { Err(Error::IndexUnavailable) }
 }
 
-fn kya_millis(settings: &WorkerSettings) -> u64 {
-    u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
-}
-
 /// When a manifest is too old for a verdict, unix milliseconds. Where blocks may be of any age, the block's
 /// time says nothing.
 fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
@@ -223,7 +219,7 @@ fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
         0 => u64::MAX,
         _ => manifest.as_of.block_timestamp.as_millis(),
     };
-    manifest.confirmed_at.min(of_block).saturating_add(kya_millis(settings))
+    manifest.confirmed_at.min(of_block).saturating_add(settings.millis_to_live(CacheScope::Kya))
 }
 
 /// The manifest, where verdicts may come from it now.
@@ -260,11 +256,6 @@ pub(super) fn is_at_hand(context: &RequestContext) -> bool {
 /// Whether verdicts may come from the snapshot.
 fn is_source(context: &RequestContext) -> bool {
     context.settings.kya_source == KyaSource::Snapshot && context.index.is_some()
-}
-
-/// Whether verdicts come from the snapshot now. Errors: why they do not.
-pub(super) async fn check(context: &RequestContext, record: &Record) -> Result<(), Error> {
-    usable_manifest(context, record).await.map(drop)
 }
 
 /// The answer of a route from the manifest that was got at that unix millisecond.

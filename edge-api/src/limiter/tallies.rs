@@ -19,12 +19,9 @@ thread_local! {
 
 /// The verdict by what this instance knows, without counting. `None` where the limit is off.
 pub(crate) fn peek(limit: WindowLimit, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
-    limit.peek(&known(client), now.seconds())
-}
-
-/// The client's tally, which may be empty or of an earlier window.
-pub(super) fn known(client: &ClientKey) -> WindowTally {
-    TALLIES.with_borrow(|tallies| tallies.get(client).copied().unwrap_or_default())
+    // It may be empty, or of an earlier window.
+    let tally = TALLIES.with_borrow(|tallies| tallies.get(client).copied().unwrap_or_default());
+    limit.peek(&tally, now.seconds())
 }
 
 /// Changes the client's tally; inserts an empty one first where there is none, evicting others when full.
