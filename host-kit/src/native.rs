@@ -39,7 +39,7 @@ impl RpcClient {
     /// The output of a run over these endpoints. `count` is called after each round trip with whether there
     /// was a reply. Errors: the query's, which may quote a node's message and thereby an endpoint's secret.
     pub async fn ask<Q: Query>(&self, run: Run<Q>, count: impl Fn(bool)) -> Result<Q::Output, Q::Error> {
-        let run = run.over(self.lock().clone());
+        let run = run.over(lock(&self.known).clone());
         drive(run, &mut NativeHost { client: self, began: Instant::now(), count }).await
     }
 
@@ -58,10 +58,6 @@ impl RpcClient {
         let status = response.status().as_u16();
         let body = read_body(response, batch.max_reply_bytes).await.map_err(failure)?;
         Ok(RpcReply { endpoint: batch.endpoint, status, body: body.ok_or(Failure::TooLarge)? })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Endpoints> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,8 +80,13 @@ impl<F: Fn(bool)> RpcHost for NativeHost<'_, F> {
     }
 
     fn merge(&mut self, update: impl FnOnce() -> Update) {
-        self.client.lock().merge(&update());
+        lock(&self.client.known).merge(&update());
     }
+}
+
+/// Locks a mutex, also one whose holder panicked: what a host keeps is changed by single calls.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The machine's time.

@@ -10,13 +10,14 @@ use std::{
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::Context as _;
+use host_kit::native::lock;
 use registry_core::gate::AdmissionRecord;
 use tokio::time::{sleep, timeout};
 
@@ -80,7 +81,7 @@ impl Records {
 
     /// Writes at the end of the file, unless another process has locked it.
     fn try_write(&self, text: &str, is_kept: bool) -> io::Result<bool> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         let place = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
         let open_place = place(&file.metadata()?);
         if !fs::metadata(&self.path).is_ok_and(|at| place(&at) == open_place) {

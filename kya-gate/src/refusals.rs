@@ -1,13 +1,10 @@
 //! What was refused a moment ago. nginx asks twice about a refused request, the second time for the body:
 //! that answer is the first one's, without another read of the account.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, sync::Mutex, time::Duration};
 
 use alloy_primitives::{B256, Keccak256};
+use host_kit::native::lock;
 use lru::LruCache;
 use registry_core::gate::{Outcome, Request};
 use tokio::time::Instant;
@@ -33,7 +30,7 @@ impl Refusals {
         let is_costly =
             matches!(outcome, Outcome::Refused(_) | Outcome::Denied(..) | Outcome::Unavailable(_));
         if let Some(key) = key(policy, request).filter(|_| is_costly) {
-            let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refusals = lock(&self.0);
             refusals.put(key, (Instant::now(), outcome.clone()));
         }
     }
@@ -41,7 +38,7 @@ impl Refusals {
     /// What became of the same request in the last seconds.
     pub fn find(&self, policy: &str, request: &Request<'_>) -> Option<Outcome> {
         let key = key(policy, request)?;
-        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = lock(&self.0);
         let (since, outcome) = refusals.get(&key)?;
         (since.elapsed() < HOLDS).then(|| outcome.clone())
     }

@@ -3,10 +3,11 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use alloy_primitives::Address;
+use host_kit::native::lock;
 
 /// A random one of the wallets that were asked for (reservoir sampling).
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub(crate) struct Sample(Mutex<(u64, Option<Address>)>);
 impl Sample {
     /// Notes a wallet that was asked for.
     pub(crate) fn note(&self, wallet: Address) {
-        let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sample = lock(&self.0);
         let (asked, chosen) = &mut *sample;
         *asked += 1;
         if random().is_multiple_of(*asked) {
@@ -25,7 +26,7 @@ impl Sample {
 
     /// The chosen one; from now on others are.
     pub(crate) fn take(&self) -> Option<Address> {
-        let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sample = lock(&self.0);
         let (_, chosen) = std::mem::take(&mut *sample);
         chosen
     }

@@ -10,12 +10,13 @@ mod names;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use alloy_primitives::Address;
 use futures_util::future::join_all;
+use host_kit::native::lock;
 use registry_core::{
     chain::SignerQuery,
     eth::timestamp::Timestamp,
@@ -127,7 +128,7 @@ impl Domains {
         let before = self.state(name, now).unwrap_or_default();
         let mut book = DomainBook::clone(&self.book());
         let new = book.update(name, fetched, self.settings.new_wallet_delay_seconds, now);
-        *self.book.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        *lock(&self.book) = Arc::new(book);
         for wallet in new {
             tracing::warn!(
                 domain = name.as_str(),
@@ -188,7 +189,7 @@ impl Domains {
     }
 
     fn book(&self) -> Arc<DomainBook> {
-        Arc::clone(&self.book.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.book))
     }
 }
 

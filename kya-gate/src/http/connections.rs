@@ -6,10 +6,11 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use host_kit::native::lock;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -48,7 +49,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         };
         let Ok((stream, peer)) = accepted else {
             // The proxy hung up before it was accepted, or the machine is out of descriptors.
-            places.lock().evict();
+            lock(&places.taken).evict();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -150,7 +151,7 @@ impl Places {
     async fn enter(self: &Arc<Self>, is_proxy: bool) -> Place {
         loop {
             {
-                let mut taken = self.lock();
+                let mut taken = lock(&self.taken);
                 if taken.count >= self.most {
                     taken.evict();
                 }
@@ -166,16 +167,12 @@ impl Places {
         place.waits();
         place
     }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Place {
     /// It waits for a request, and may be evicted.
     fn waits(&self) {
-        let (mut state, mut taken) = (self.state(), self.places.lock());
+        let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         if matches!(*state, PlaceState::Busy) {
             let number = taken.next;
             taken.next += 1;
@@ -187,23 +184,19 @@ impl Place {
 
     /// It has a request, unless it was evicted.
     fn is_busy(&self) {
-        let (mut state, mut taken) = (self.state(), self.places.lock());
+        let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         if let PlaceState::Waiting(number) = *state {
             let is_here = taken.waiting.remove(&(self.is_proxy, number)).is_some();
             *state = if is_here { PlaceState::Busy } else { PlaceState::Evicted };
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, PlaceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.is_busy();
-        if matches!(*self.state(), PlaceState::Busy) {
-            self.places.lock().count -= 1;
+        if matches!(*lock(&self.state), PlaceState::Busy) {
+            lock(&self.places.taken).count -= 1;
             self.places.freed.notify_one();
         }
     }
@@ -238,7 +231,7 @@ mod tests {
         first.is_busy();
         first.waits();
         drop((first, third, fourth, fifth));
-        let taken = places.lock();
+        let taken = lock(&places.taken);
         assert_eq!((taken.count, taken.waiting.len()), (0, 0));
     }
 }

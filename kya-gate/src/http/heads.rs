@@ -15,11 +15,12 @@
 use std::{
     io, mem,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, Bytes};
+use host_kit::native::lock;
 use hyper::{
     Request, Response,
     body::Body,
@@ -72,7 +73,7 @@ enum Phase {
 impl Heads {
     /// A request was parsed. Returns its target as received, where it was masked.
     pub(super) fn parsed<B: Body>(&self, request: &Request<B>) -> Option<String> {
-        let mut received = self.received();
+        let mut received = lock(&self.0);
         received.phase = Phase::Busy { has_content: !request.body().is_end_stream() };
         let line = mem::take(&mut received.line);
         let target = target(&line)?;
@@ -85,7 +86,7 @@ impl Heads {
     /// The request was answered, when this was left of its content. What is left may come at any time: no
     /// head can be told from it, and the answer is the connection's last.
     pub(super) fn answered<B>(&self, left: &impl Body, answer: &mut Response<B>) {
-        let mut received = self.received();
+        let mut received = lock(&self.0);
         let Received { phase, tail, .. } = &mut *received;
         *phase = match *phase {
             _ if !left.is_end_stream() => {
@@ -95,10 +96,6 @@ impl Heads {
             Phase::Busy { has_content: false } if *tail != END => Phase::head(false),
             _ => Phase::Idle,
         };
-    }
-
-    fn received(&self) -> MutexGuard<'_, Received> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,7 +168,7 @@ impl<S> Watched<S> {
         if !String::from_utf8_lossy(written).contains("\r\ncontent-length: 0\r\n") {
             return None;
         }
-        let line = mem::take(&mut self.heads.received().line);
+        let line = mem::take(&mut lock(&self.heads.0).line);
         self.unparsed.as_ref()?(&line, fault).map(|answer| Bytes::from(text(&answer)))
     }
 }
@@ -214,7 +211,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let (this, before) = (self.get_mut(), buffer.filled().len());
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
-        let mut received = this.heads.received();
+        let mut received = lock(&this.heads.0);
         received.take(buffer.filled_mut().get_mut(before..).unwrap_or_default(), this.unparsed.is_some());
         if let Phase::Head { until, .. } = received.phase {
             if this.late.deadline() != until {

@@ -1,10 +1,8 @@
 //! The last answer of `/readyz`: many requests cause one probe, and none waits for another one's.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
+use host_kit::native::lock;
 use tokio::{sync::Semaphore, time::Instant};
 
 /// How long an answer is given again.
@@ -30,12 +28,12 @@ impl Readiness {
     ) -> Result<String, String> {
         // Before the last words are read: what another probe says until then is among them.
         let probing = self.probes.try_acquire();
-        let (at, last) = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (at, last) = lock(&self.last).clone();
         if probing.is_err() || at.is_some_and(|at| at.elapsed() < HOLDS) {
             return last;
         }
         let words = probe.await;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Instant::now()), words.clone());
+        *lock(&self.last) = (Some(Instant::now()), words.clone());
         words
     }
 }

@@ -1,7 +1,8 @@
 //! How much strangers can have read: a bound on reads in flight and per second, for all requests together.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use host_kit::native::lock;
 use registry_core::gate::{ReadRate, reserve};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -41,7 +42,7 @@ impl ReadBudget {
             refused("in_flight");
             return None;
         };
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rate = lock(&self.rate);
         if !rate.take(is_of_key, self.began.elapsed().as_secs_f64()) {
             refused("per_second");
             return None;

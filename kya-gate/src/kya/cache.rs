@@ -2,11 +2,12 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use alloy_primitives::Address;
+use host_kit::native::lock;
 use lru::LruCache;
 use registry_core::{
     eth::timestamp::Timestamp,
@@ -84,7 +85,7 @@ impl Cache {
     }
 
     pub(super) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
-        let mut entries = self.lock();
+        let mut entries = lock(&self.entries);
         let is_followed = entries.is_followed;
         let verdicts_hold = if is_followed { super::FOLLOWED } else { self.cached };
         let Some(entry) = entries.wallets.get(&wallet) else { return Cached::default() };
@@ -103,12 +104,12 @@ impl Cache {
     }
 
     pub(super) fn begin(&self) -> Reading {
-        Reading { at: Instant::now(), generation: self.lock().generation }
+        Reading { at: Instant::now(), generation: lock(&self.entries).generation }
     }
 
     /// A verdict that was read, or what a later change made of it.
     pub(super) fn latest(&self, wallet: Address, verdict: Verdict) -> Arc<Verdict> {
-        let change = self.lock().changes.get(&wallet).copied();
+        let change = lock(&self.entries).changes.get(&wallet).copied();
         Arc::new(match change {
             Some(Change { decision, reason, block }) => verdict.changed_to(decision, reason, block),
             None => verdict,
@@ -123,7 +124,7 @@ impl Cache {
         state: Option<AccountState>,
         reading: &Reading,
     ) {
-        let mut entries = self.lock();
+        let mut entries = lock(&self.entries);
         let is_current = entries.generation == reading.generation;
         // A verdict from before a change for the better: what the change made of it is asked for again.
         let change = entries.changes.peek(&wallet).map_or(0, |change| change.block);
@@ -150,7 +151,7 @@ impl Cache {
 
     /// A verdict has changed.
     pub(super) fn changed(&self, wallet: Address, change: Change) {
-        let mut entries = self.lock();
+        let mut entries = lock(&self.entries);
         entries.generation += 1;
         entries.changes.put(wallet, change);
         if let Some(entry) = entries.wallets.get_mut(&wallet) {
@@ -160,7 +161,7 @@ impl Cache {
 
     /// Changes are followed from now on, without a gap or after one.
     pub(super) fn follows(&self, without_gap: bool) {
-        let mut entries = self.lock();
+        let mut entries = lock(&self.entries);
         if !without_gap {
             entries.generation += 1;
             for (_, entry) in &mut entries.wallets {
@@ -172,11 +173,7 @@ impl Cache {
 
     /// Changes are no longer followed: verdicts hold for as long as they do without.
     pub(super) fn stopped_following(&self) {
-        self.lock().is_followed = false;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries).is_followed = false;
     }
 }
 

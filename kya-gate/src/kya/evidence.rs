@@ -4,10 +4,11 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use alloy_primitives::Address;
+use host_kit::native::lock;
 use lru::LruCache;
 use registry_core::{
     api::question::WithEvidence,
@@ -38,12 +39,6 @@ impl Default for Proofs {
     }
 }
 
-impl Proofs {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl AccountReader {
     /// The proof of the verdict on a wallet at a block. Without a block, that of the cached verdict where it is
     /// known, or else that of a new verdict at the newest block, which takes the place of the cached one.
@@ -57,13 +52,15 @@ impl AccountReader {
         let proved = async {
             let (cached, reading) = (self.cache.get(wallet, now), self.cache.begin());
             let wanted = block.or_else(|| Some(cached.verdict?.as_of.block_number));
-            if let Some(known) = wanted.and_then(|block| self.proofs.known().get(&(wallet, block)).cloned()) {
+            if let Some(known) =
+                wanted.and_then(|block| lock(&self.proofs.known).get(&(wallet, block)).cloned())
+            {
                 return Some(known);
             }
             let proof = self.prove(wallet, block, now).await;
             let (proof, verdict) =
                 proof.inspect_err(|error| tracing::warn!(%error, "the chain gave no evidence")).ok()?;
-            self.proofs.known().put((wallet, verdict.as_of.block_number), Arc::clone(&proof));
+            lock(&self.proofs.known).put((wallet, verdict.as_of.block_number), Arc::clone(&proof));
             if block.is_none() {
                 self.cache.put(wallet, Some(&Arc::new(verdict)), None, &reading);
             }

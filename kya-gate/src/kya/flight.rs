@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use host_kit::native::lock;
 use tokio::sync::OnceCell;
 
 /// What is being got, by its key.
@@ -22,13 +23,9 @@ impl<K: Copy + Eq + Hash, V: Clone> SingleFlight<K, V> {
     /// The value of a key, by `get` unless another caller is getting it now. Where that one is cancelled, the
     /// next caller goes on in its place.
     pub(super) async fn run(&self, key: K, get: impl Future<Output = V>) -> V {
-        let cell = Arc::clone(self.lock().entry(key).or_default());
+        let cell = Arc::clone(lock(&self.0).entry(key).or_default());
         let place = Place { flight: self, key, cell };
         place.cell.get_or_init(|| get).await.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<OnceCell<V>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -41,7 +38,7 @@ struct Place<'a, K: Copy + Eq + Hash, V: Clone> {
 
 impl<K: Copy + Eq + Hash, V: Clone> Drop for Place<'_, K, V> {
     fn drop(&mut self) {
-        let mut flights = self.flight.lock();
+        let mut flights = lock(&self.flight.0);
         // The map's and this caller's.
         let is_last = Arc::strong_count(&self.cell) <= 2;
         let is_this = flights.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
@@ -85,6 +82,6 @@ mod tests {
         assert_eq!((other.await, got.load(Ordering::Relaxed)), (7, 4));
         let lonely = Box::pin(get(3));
         drop(lonely);
-        assert!(flight.lock().is_empty(), "nothing is left behind");
+        assert!(lock(&flight.0).is_empty(), "nothing is left behind");
     }
 }

@@ -25,12 +25,13 @@ mod tests;
 use std::{
     fmt::Display,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 use futures_util::future::join_all;
+use host_kit::native::lock;
 use lru::LruCache;
 use registry_core::{
     chain::{Query, SignerCode, SignerQuery},
@@ -265,7 +266,7 @@ impl AccountReader {
     /// it suffices, an id being of one registration for ever, and anything else for `cache-seconds`. Errors:
     /// why it is not known: the chain does not answer, or the budget is spent.
     pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Result<Option<Timestamp>, String> {
-        let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
+        let known = lock(&self.attested).get(&query.agent).copied();
         if let Some((at, asked)) = known {
             let suffices = at.is_some_and(|at| at >= query.since);
             if suffices || asked.elapsed() < self.cache.cached() {
@@ -274,7 +275,7 @@ impl AccountReader {
         }
         let (_read, asked) = (self.budget.take(true).ok_or("no read is left")?, Instant::now());
         let at = self.rpc.ask(query.clone(), now).await.inspect_err(unanswered)?;
-        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, (at, asked));
+        lock(&self.attested).put(query.agent, (at, asked));
         Ok(at)
     }
 

@@ -10,10 +10,11 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use alloy_primitives::B256;
+use host_kit::native::lock;
 use registry_core::gate::{Attempt, SKEW, Spending};
 
 /// Spent nonces.
@@ -46,7 +47,7 @@ impl Nonces {
             return Spending::SignedBeforeStart;
         }
         let key = attempt.nonce_key();
-        let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.spent);
         entries.forget_before(now.saturating_sub(SKEW));
         if entries.keys.contains(&key) {
             return Spending::Reused;
@@ -65,20 +66,20 @@ impl Nonces {
             return Spending::SignedBeforeStart;
         }
         let key = attempt.nonce_key();
-        let is_spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.contains(&key);
+        let is_spent = lock(&self.spent).keys.contains(&key);
         if is_spent { Spending::Reused } else { Spending::Spent }
     }
 
     /// Whether a further one can be spent at the unix second `now`.
     pub fn has_room(&self, now: u64) -> bool {
-        let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.spent);
         entries.forget_before(now.saturating_sub(SKEW));
         entries.keys.len() < self.capacity
     }
 
     /// How many are remembered.
     pub fn count(&self) -> usize {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.len()
+        lock(&self.spent).keys.len()
     }
 }
 

@@ -271,8 +271,9 @@ pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
 mod tests {
     use super::*;
     use crate::gate::tests::attempt;
+    use host_kit::native::lock;
     use std::sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU8, Ordering},
     };
     use tokio::{
@@ -305,13 +306,13 @@ mod tests {
         }
 
         fn answer_writes(&self, answer: Option<&'static str>) {
-            *self.to_writes.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+            *lock(&self.to_writes) = answer;
         }
 
         async fn serve(self, stream: TcpStream) {
             let mut stream = BufReader::new(stream);
             while let Some(command) = command(&mut stream).await {
-                let to_writes = *self.to_writes.lock().unwrap_or_else(PoisonError::into_inner);
+                let to_writes = *lock(&self.to_writes);
                 let answer = match command.as_str() {
                     "SET" => to_writes.map(str::to_owned),
                     "INFO" => {
