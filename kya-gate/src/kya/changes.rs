@@ -224,19 +224,16 @@ mod tests {
                 r#"{{"cursor":"1-2","agentId":7,"wallet":"0x0000000000000000000000000000000000000001","from":null,"to":{to},"blockNumber":9,"time":"2026-11-22T13:51:07.000Z"}}"#
             )
         };
+        let renewal = Decision::RequestRenewal;
         for (to, decision, reason) in [
             ("null", Decision::Deny, Some(Reason::NotRegistered)),
             (r#"{"status":"Active","decision":"provision","basis":"attested"}"#, Decision::Provision, None),
             (
                 r#"{"status":"Active","decision":"request_renewal"}"#,
-                Decision::RequestRenewal,
+                renewal,
                 Some(Reason::AttestationExpired),
             ),
-            (
-                r#"{"status":"Suspended","decision":"request_renewal"}"#,
-                Decision::RequestRenewal,
-                Some(Reason::Suspended),
-            ),
+            (r#"{"status":"Suspended","decision":"request_renewal"}"#, renewal, Some(Reason::Suspended)),
             (r#"{"status":"Revoked","decision":"deny"}"#, Decision::Deny, Some(Reason::NotRegistered)),
         ] {
             let (wallet, change) = read_change(&line(to)).unwrap();

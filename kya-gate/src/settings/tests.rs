@@ -59,19 +59,12 @@ fn endpoints_with_keys_come_from_the_environment() {
 #[test]
 fn errors_of_the_file_name_the_line_and_quote_no_key_of_it() {
     let redis = "[redis]\nurl = \"rediss://:k3y@redis.example/1\"";
+    let rpc = "[\"https://rpc.example/k3y\"]";
     for (from, to, words) in [
-        (
-            "[\"https://rpc.example/k3y\"]",
-            "\"https://rpc.example/k3y\"",
-            "line 11: rpc: invalid type: string",
-        ),
-        ("[\"https://rpc.example/k3y\"]", "[\"rpc.example/k3y\"]", "line 11: rpc: relative URL"),
+        (rpc, "\"https://rpc.example/k3y\"", "line 11: rpc: invalid type: string"),
+        (rpc, "[\"rpc.example/k3y\"]", "line 11: rpc: relative URL"),
         ("k3y\"]", "k3y]", "line 13: [kya]: "),
-        (
-            "https://rpc.example/k3y\"]",
-            "https://rpc.example/k3y\", 7]",
-            "line 11: rpc: invalid type: integer",
-        ),
+        (rpc, "[\"https://rpc.example/k3y\", 7]", "line 11: rpc: invalid type: integer"),
         ("[kya]", &format!("{redis}7\n[kya]"), "line 14: url: "),
         ("[kya]", &format!("{redis}\nprefix = 7\n[kya]"), "line 15: prefix: invalid type"),
         ("[kya]", "[redis]\nurl = [\"rediss://:k3y@redis.example/1\"]\n[kya]", "line 14: url: invalid type"),
