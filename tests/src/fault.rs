@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use alloy::primitives::B256;
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -36,6 +37,8 @@ pub enum Fault {
     Endless,
     /// The node lists logs only when their block is this old by the wall clock.
     LateLogs(Duration),
+    /// The node never lists logs with these topics.
+    HiddenLogs(Vec<B256>),
     /// The node proves its newest block alone, as reth does by default.
     NewestProofs,
 }
@@ -63,6 +66,7 @@ impl Fault {
                 | Self::Result(_)
                 | Self::Stale { .. }
                 | Self::LateLogs(_)
+                | Self::HiddenLogs(_)
                 | Self::NewestProofs
         )
     }
@@ -78,6 +82,15 @@ impl Fault {
                 let mut answer = node.ask(call).await?;
                 if let Some(logs) = answer["result"].as_array_mut() {
                     logs.retain(|log| quantity(&log["blockTimestamp"]).is_some_and(|time| time <= newest));
+                }
+                Ok(answer)
+            }
+            Self::HiddenLogs(topics) => {
+                let mut answer = node.ask(call).await?;
+                if let Some(logs) = answer["result"].as_array_mut() {
+                    logs.retain(|log| {
+                        !topics.iter().all(|topic| log["topics"].to_string().contains(&topic.to_string()))
+                    });
                 }
                 Ok(answer)
             }

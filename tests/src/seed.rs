@@ -193,8 +193,8 @@ impl Cast {
     }
 }
 
-/// The account that registers the `id`th agent.
-fn operator(id: u64) -> Address {
+/// The account that registers the `id`th agent of [`many`]: agents are dealt to the operators by id.
+pub fn operator(id: u64) -> Address {
     let count = OPERATORS.len() as u64;
     dev_account(OPERATORS.start + usize::try_from(id % count).expect("a remainder of eight"))
 }

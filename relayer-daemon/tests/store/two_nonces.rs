@@ -1,6 +1,5 @@
 // Relays with two nonces: one that was given up, and the one that came after it.
 
-use super::Journal;
 use super::shares::LIMIT;
 use super::suite::{accepted, used};
 use crate::prelude::*;

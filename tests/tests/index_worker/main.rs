@@ -8,6 +8,7 @@ mod answers;
 mod changes;
 mod followers;
 mod long_list;
+mod newest_proofs;
 mod pasts;
 mod snapshot;
 mod store;
