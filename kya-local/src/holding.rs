@@ -9,6 +9,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::{File, TryLockError},
     hash::{BuildHasher as _, RandomState},
+    mem,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -42,6 +43,8 @@ struct Held {
     current: Option<Current>,
     /// Those of the current manifest, and of a newer one that is being fetched.
     shards: HashMap<ShardEntry, Slot>,
+    /// The places of shards that the disk has lost. The file names them until the next manifest is written.
+    lost: Vec<Extent>,
 }
 
 /// The manifest that lookups go by.
@@ -102,7 +105,7 @@ impl Holding {
             let anchor = (opened.clock >= fetched_at).then_some(opened);
             Current { manifest, fetched_at, anchor }
         });
-        let held = Held { current, shards: found.shards.into_iter().map(slot).collect() };
+        let held = Held { current, shards: found.shards.into_iter().map(slot).collect(), lost: Vec::new() };
         Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
 
@@ -168,7 +171,9 @@ impl Holding {
     /// Has a shard fetched again that the disk no longer has as it was written.
     fn forget(&self, entry: ShardEntry, error: &Error) {
         if matches!(error, Error::Snapshot(_) | Error::File(_)) {
-            self.write().shards.remove(&entry);
+            let mut held = self.write();
+            let slot = held.shards.remove(&entry);
+            held.lost.extend(slot.map(|slot| slot.extent));
         }
     }
 
@@ -220,9 +225,9 @@ impl Holding {
         let Some((manifest, fetched_at)) = head.manifest else { return Ok(()) };
         let mut held = self.write();
         held.current = Some(Current { manifest, fetched_at, anchor: Some(received) });
-        for (_, slot) in held.shards.extract_if(|entry, _| !named.contains(entry)) {
-            space.give_back(slot.extent);
-        }
+        let unnamed = held.shards.extract_if(|entry, _| !named.contains(entry)).map(|(_, slot)| slot.extent);
+        let unused: Vec<Extent> = unnamed.collect();
+        unused.into_iter().chain(mem::take(&mut held.lost)).for_each(|extent| space.give_back(extent));
         self.data.set_len(space.end())?;
         Ok(())
     }

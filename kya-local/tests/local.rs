@@ -344,6 +344,22 @@ async fn a_shard_that_a_spot_check_finds_lost_is_fetched_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_loses_shards_again_and_again_does_not_let_the_file_grow() {
+    let (service, directory, local) = held().await;
+    let file = directory.path().join("registry.kya");
+    let length = || fs::metadata(&file).unwrap().len();
+    let whole = length();
+    for _ in 0..3 {
+        let damaged: Vec<u8> = fs::read(&file).unwrap().into_iter().map(|byte| byte ^ 1).collect();
+        fs::write(&file, damaged).unwrap();
+        let lost = (0..100).filter(|number| local.kya(wallet(*number)).is_err()).count();
+        assert!(lost > 0 && local.update().await.unwrap().shards > 0);
+        assert!(length() <= 2 * whole, "{} of {whole}", length());
+    }
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();

@@ -1,6 +1,6 @@
 //! Keys: in a private file, in an encrypted keystore, or behind a remote signer. Never on the command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use alloy::{
     consensus::{SignableTransaction as _, TxEip1559, TxEnvelope},
@@ -76,14 +76,13 @@ impl KeyOptions {
             let password = secret_file(password).map_err(failed)?;
             return open_keystore(file, &password).map(Signer::Local).map_err(failed);
         }
-        let environment = || std::env::var("KYA_REMOTE_SIGNER").ok()?.parse().ok();
         let missing = "no key: give --key FILE, --keystore FILE with --password-file, or --remote-signer URL";
-        let url = self.source.remote_signer.clone().or_else(environment);
+        let environment = || env::var("KYA_REMOTE_SIGNER").ok().filter(|url| !url.is_empty());
+        let url = self.source.remote_signer.as_ref().map(Url::to_string).or_else(environment);
         let url = url.ok_or_else(|| Failure::usage(missing))?;
         // Not by the argument's parser: its error would quote the URL and its token.
-        if http_url(url.as_str()).is_err() {
-            return Err(Failure::usage("the remote signer's URL has to be one of http or https"));
-        }
+        let url = http_url(&url)
+            .map_err(|_| Failure::usage("the remote signer's URL has to be one of http or https"))?;
         let address = self.details.signer_address;
         let address = address.ok_or_else(|| Failure::usage("--remote-signer needs --signer-address"))?;
         // A proxy from the environment, or a redirect's target, would see all that is signed.

@@ -120,3 +120,14 @@ fn who_registers_another_wallet_cannot_sign_its_request() {
         assert_eq!(output.status.code(), Some(status), "{output:?}");
     }
 }
+
+#[test]
+fn a_remote_signer_of_the_environment_that_is_no_url_is_not_taken_for_no_key() {
+    for (variable, told) in [("http//token@signer", "http or https"), ("", "no key")] {
+        let sign = ["sign", "GET", "http://localhost", "--chain", "1"];
+        let output = kya().args(sign).env("KYA_REMOTE_SIGNER", variable).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(told), "{variable}: {said}");
+        assert!(!said.contains("token"), "{said}");
+    }
+}
