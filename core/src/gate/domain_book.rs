@@ -390,21 +390,31 @@ mod tests {
 
     #[test]
     fn the_acceptances_of_a_file_are_given_and_the_one_that_lasts_longest_is_tried_first() {
-        let acceptance = |agent: u64, not_after| {
+        let acceptance = |agent: u64, liable, not_after| {
             fixture::acceptance((1, Address::ZERO), NOW, |a| {
                 (a.agent_id, a.not_after) = (DecimalId(U256::from(agent)), not_after);
-                (a.creator, a.haftungsperson) = (CREATOR, ACME);
+                (a.creator, a.haftungsperson) = (CREATOR, liable);
             })
         };
-        let acceptances = vec![acceptance(7, NOW + 1), acceptance(7, NOW + 5), acceptance(8, NOW + 9)];
-        let said = DomainFile { acceptances, ..DomainFile::default() };
-        let book = book([(NOW, Fetched::File(said, vec![entry(ACME)]))]);
-        let listed = |wallet, now| {
+        let of = |acceptances| {
+            let said = DomainFile { acceptances, ..DomainFile::default() };
+            book([(NOW, Fetched::File(said, vec![entry(ACME)]))])
+        };
+        let listed = |book: &DomainBook, wallet, now| {
             let (_, listed) =
                 book.word(&AgentPolicy::default(), &agent(wallet), Timestamp::from_seconds(now));
             listed.iter().map(|listed| listed.not_after - NOW).collect::<Vec<_>>()
         };
-        assert_eq!(listed(ACME, NOW), [1, 5]);
-        assert_eq!((listed(ACME, NOW + 6), listed(OTHER, NOW)), (vec![], vec![]));
+        let soon = of(vec![
+            acceptance(7, ACME, NOW + 1),
+            acceptance(7, ACME, NOW + 5),
+            acceptance(8, ACME, NOW + 9),
+        ]);
+        assert_eq!(listed(&soon, ACME, NOW), [1, 5]);
+        assert_eq!((listed(&soon, ACME, NOW + 6), listed(&soon, OTHER, NOW)), (vec![], vec![]));
+        // Only while the file counts, and of the wallets that it binds alone.
+        let lasting = of([ACME, OTHER].map(|liable| acceptance(7, liable, NOW + 2 * DAY)).to_vec());
+        assert_eq!(listed(&lasting, ACME, NOW + DAY), [2 * DAY]);
+        assert_eq!((listed(&lasting, ACME, NOW + DAY + 1), listed(&lasting, OTHER, NOW)), (vec![], vec![]));
     }
 }

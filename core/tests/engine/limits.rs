@@ -4,7 +4,7 @@
 use alloy_sol_types::SolCall;
 use registry_core::eth::abi::IAgentRegistry::attestationGracePeriodCall;
 
-use crate::common::{host::Host, host::finish, prelude::*, scan_query};
+use crate::common::{host::Host, host::finish, prelude::*, requests, response, scan_query};
 use crate::{LIST, node};
 
 #[test]
@@ -36,6 +36,28 @@ fn time_outs_of_large_batches_and_gas_that_runs_out_count_against_no_endpoint() 
         assert_eq!(error, QueryError::TooHeavy { function: "attestationGracePeriod()" }.into());
         assert_eq!((host.posts()[1], host.known.preferred()), (0, 0));
     }
+}
+
+#[test]
+fn a_call_that_is_not_answered_because_the_node_is_busy_is_not_taken_for_too_heavy() {
+    let mut node = node(3);
+    node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
+    let answer = finish(&mut run("/api/v1/agent/1"), |batch| {
+        let (status, body) = node.post(batch);
+        let asked = requests(&batch.body);
+        let is_direct = |request: &&Value| request["params"][0]["to"] == json!(REGISTRY);
+        let Some(direct) = asked.iter().find(is_direct) else { return Ok((status, body)) };
+        // Its gas suffices by then.
+        node.quirks.heavy.clear();
+        let mut answers: Vec<Value> = serde_json::from_slice(&body).unwrap();
+        let busy =
+            Err(json!({"code": -32005, "message": "daily request count exceeded, request rate limited"}));
+        let answer = answers.iter_mut().find(|answer| answer["id"] == direct["id"]).unwrap();
+        *answer = response(&direct["id"], busy);
+        Ok((status, Value::from(answers).to_string().into_bytes()))
+    });
+    assert!(node.quirks.heavy.is_empty(), "the call was made alone");
+    assert!(answer.is_ok(), "{answer:?}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use alloy_sol_types::SolCall;
 use common::host::{Host, blocks};
 use common::{ONE_ROUND, TWO_ROUNDS, all_targets as all, prelude::*, random::cases};
 use proptest::prelude::*;
+use registry_core::api::health::{Readiness, ServiceStatus};
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;
 
@@ -76,6 +77,22 @@ fn a_verdict_names_its_block_without_asking_for_its_header_where_multicall_can_t
         // What was read before the header came may be of another block.
         let last = if no_tag { vec![("eth_call".to_owned(), pinned(100))] } else { latest.clone() };
         assert_eq!(node.log.last(), Some(&last));
+    }
+}
+
+#[test]
+fn readiness_is_one_call_once_the_node_is_known() {
+    let (mut node, mut known) = (node(3), Endpoints::new(1, None));
+    // At first, the header shows whether contracts see the chain's own blocks.
+    for requests in [2, 1] {
+        node.log.clear();
+        let (service, now) = (ServiceStatus::default(), Timestamp::from_seconds(NOW));
+        let ready = Readiness { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, now, service };
+        let mut run = Run::new(ready, CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+        let answer = host::finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
+        known.merge(&run.update());
+        assert_eq!(host::read(answer)["chainId"], CHAIN_ID);
+        assert_eq!(node.log.iter().map(Vec::len).collect::<Vec<_>>(), [requests]);
     }
 }
 

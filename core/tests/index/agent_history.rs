@@ -358,6 +358,26 @@ fn a_node_that_serves_no_logs_is_left_for_one_that_may() {
 }
 
 #[test]
+fn a_refusal_without_a_word_of_ranges_that_passes_makes_no_range_shorter() {
+    let mut index = life();
+    index.node.quirks.outcomes =
+        vec![("eth_getLogs", 1, Err(json!({"code": -32603, "message": "try again later"})))];
+    assert_eq!(page(&mut index, "")["complete"], true);
+    let logs = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs");
+    let ranges: Vec<_> = logs.map(|(_, filter)| [&filter["fromBlock"], &filter["toBlock"]]).collect();
+    assert_eq!((ranges.len() > 1, ranges.first()), (true, ranges.get(1)), "{ranges:?}");
+}
+
+#[test]
+fn an_event_whose_block_has_no_header_is_not_asked_for_without_end() {
+    let mut index = life();
+    let quirks = &mut index.node.quirks;
+    (quirks.times_logs, quirks.headers_from) = (false, 4_999_999);
+    quirks.faulty = Some((|node, _| node.log.len() > 100, Fault::Unreachable));
+    assert_eq!(try_page(&mut index, "/api/v1/agent/1/history"), Ok(None));
+}
+
+#[test]
 fn thousands_of_reports_are_pages_none_of_which_reads_them_all() {
     // At once after the registration, and after years without any.
     for first in [1_000_001, 4_900_000] {

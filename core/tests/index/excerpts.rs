@@ -54,6 +54,22 @@ fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
 }
 
 #[test]
+fn the_ancestors_of_an_agent_that_the_index_lacks_are_unknown_until_it_has_it() {
+    let mut index = Indexed::filled(40, 0);
+    index.mine(|registry, _| registry.agents.push(record(41, 2)));
+    index.show();
+    let newer = index.agents()[40].clone();
+    let (before, _) = verdict(&mut index, &newer);
+    assert_eq!(
+        (&before["ancestorsNotActive"], &before["unknownBecause"]),
+        (&json!("unknown"), &json!("INDEX_UNAVAILABLE"))
+    );
+    index.refresh();
+    let (after, _) = verdict(&mut index, &newer);
+    assert_eq!((after["ancestorsNotActive"].is_array(), after.get("unknownBecause")), (true, None));
+}
+
+#[test]
 fn an_attestation_after_the_verdicts_block_is_not_told() {
     let mut index = Indexed::filled(10, 0);
     index.attest(1, 1);

@@ -52,6 +52,26 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
 }
 
 #[test]
+fn whether_its_node_gives_proofs_is_known_after_one_round() {
+    for (proofs, gives) in [(Proofs::All, true), (Proofs::Unsupported, false)] {
+        let mut index = Indexed::new(History::new(3, &mut Random(7)), 10, 0);
+        index.node.quirks.proofs = proofs;
+        index.catch_up().unwrap();
+        index.idle_for(15);
+        assert_eq!(index.endpoints.features().next().unwrap().proofs, Some(gives));
+    }
+}
+
+#[test]
+fn after_a_change_that_its_event_tells_nothing_is_waited_for() {
+    let mut index = Indexed::filled(10, 0);
+    index.attest(1, 2);
+    index.refresh();
+    assert_eq!(index.state().as_of().unwrap().number, index.history.number());
+    assert_eq!((index.state().awaits_changes(), index.state().retry_at()), (false, None));
+}
+
+#[test]
 fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answers_until_all_are_compared() {
     for (slice, lies) in [(10_000, 1), (20, 1), (10_000, 2), (20, 2)] {
         let mut history = History::new(60, &mut Random(7));
@@ -105,6 +125,22 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
 }
 
 #[test]
+fn agents_are_read_at_an_older_block_where_the_node_lacks_the_newest_for_two_replies() {
+    let mut index = Indexed::filled(20, 0);
+    index.node.quirks.proofs = Proofs::Unsupported;
+    index.work().unwrap();
+    index.attest(3, 2);
+    (0..3).for_each(|_| index.idle());
+    index.show();
+    // The block and its events are found first.
+    index.node.machines = [vec![0; 2], vec![2; 2], vec![0; 20]].concat();
+    index.work().unwrap();
+    assert_eq!(index.state().as_of().unwrap().number, index.history.number() - 2);
+    index.refresh();
+    index.is_right();
+}
+
+#[test]
 fn an_endpoint_that_lags_behind_the_rows_is_left_for_another_at_once() {
     let mut index = Indexed::filled(20, 0);
     index.second = Some((Quirks::default(), Failures { one_in: 1_000_000, random: Random(1) }));
@@ -126,12 +162,13 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
     for percent in [0, 25, 50, 75] {
         let document = index.document("/api/v1/revenue/aggregate", 0);
         assert_eq!(document, Err(IndexError::Incomplete { percent }));
+        assert_eq!(index.state().snapshot_retry_seconds(), 1, "so few agents are read at once");
         index.work().unwrap();
     }
     // The indexes of the database are made one by one.
     assert_eq!((index.state().is_complete(), index.state().percent()), (false, 99));
     index.catch_up().unwrap();
-    assert_eq!(index.state().percent(), 100);
+    assert_eq!((index.state().percent(), index.state().snapshot_retry_seconds()), (100, 10));
     index.is_right();
 }
 
