@@ -131,3 +131,20 @@ fn a_remote_signer_of_the_environment_that_is_no_url_is_not_taken_for_no_key() {
         assert!(!said.contains("token"), "{said}");
     }
 }
+
+#[test]
+fn a_signed_request_has_the_digest_of_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let kya = |arguments: &[&str]| kya().args(arguments).current_dir(directory.path()).output().unwrap();
+    assert!(kya(&["key", "agent.key"]).status.success());
+    fs::write(directory.path().join("body"), "hello").unwrap();
+    let sign = ["sign", "POST", "http://localhost/items", "--key", "agent.key", "--chain", "1"];
+    for (data, digest) in [
+        (&["--data", "body"][..], "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:"),
+        (&[], "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"),
+    ] {
+        let output = kya(&[&sign[..], data].concat());
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["content-digest"], digest, "{output:?}");
+    }
+}

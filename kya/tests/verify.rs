@@ -85,6 +85,18 @@ fn what_is_refused_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_document_of_sixteen_megabytes_is_read_whole_and_no_part_of_a_larger_one_is() {
+    let (document, _) = document();
+    let most = 16 * 1024 * 1024;
+    for (bytes, status, words) in [(most, 0, "consistent: "), (most + 1, 2, "is larger than 16777216 bytes")]
+    {
+        let padded = format!("{document}{}", " ".repeat(bytes - document.len()));
+        let (exit, line) = said(&verify("evidence", &[], &padded));
+        assert!(exit == status && line.contains(words), "{bytes}: {line}");
+    }
+}
+
+#[test]
 fn a_machine_without_certificates_is_told_what_it_lacks() {
     let registry = "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23";
     let mut program =
