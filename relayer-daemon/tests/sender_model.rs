@@ -18,8 +18,9 @@ mod model;
 use alloy::primitives::B256;
 use model::node::Lost;
 use model::ops::Op::{
-    BaseFee, Bypass, Empty, Foreign, HangUp, Ignored, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews,
-    Rejecting, Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
+    BaseFee, Bypass, DiskFull, Empty, Foreign, HangUp, Ignored, LateReceipts, Latency, Lose, Mine, NoNonces,
+    OldViews, Rejecting, Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, SilentEndpoint,
+    Unwilling, Wait, WrongCount,
 };
 use model::{MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation};
 use model::{history, run, simulate, strategies, with_budget};
@@ -238,6 +239,26 @@ fn a_reorganisation_after_15_idle_minutes_is_found_and_its_relay_told_anew() {
     let mut ops = vec![Request(0), Wait(10), Mine(5), Wait(9_000)];
     ops.extend([Mine(0), Reorganise(2, false), Mine(5), Wait(400)]);
     history(SINGLE, ops, assert_told_of_blocks_of_the_chain);
+}
+
+#[test]
+fn a_nonce_that_a_foreign_transaction_took_in_a_reorganisation_is_looked_up_until_all_endpoints_answer() {
+    let mut ops = vec![Request(0), Wait(10), Mine(5), Wait(10)];
+    ops.extend([SilentEndpoint(true), Reorganise(1, true), Foreign(0), Wait(200), SilentEndpoint(false)]);
+    ops.push(Wait(600));
+    history(SINGLE, ops, |simulation| {
+        assert_eq!(simulation.record(simulation.only()).outcome, None, "still told as executed");
+    });
+}
+
+#[test]
+fn a_relay_that_is_dropped_while_the_disk_is_full_is_told_so_once_there_is_room() {
+    let full = [DiskFull(true), Wait(600), DiskFull(false), Wait(600)];
+    let ops = [&[NoNonces(true), RequestUntil(0, 20), Wait(5)][..], &full].concat();
+    history(SINGLE, ops, |simulation| {
+        let outcome = simulation.record(simulation.only()).outcome;
+        assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
+    });
 }
 
 #[test]

@@ -474,3 +474,20 @@ impl Engine for Postgres {
         super::first(self, query, &[], |row| super::column(row, "now"))?.ok_or(StoreError::Missing("clock"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_can_do_nothing_for_now_is_told_from_one_that_refuses_a_statement() {
+        for (is_away_with, codes) in [
+            (true, ["08006", "53300", "57P01", "57P03", "25006", "25P03"]),
+            (false, ["22001", "23505", "25P02", "40001", "42P01", "42501"]),
+        ] {
+            for code in codes {
+                assert_eq!(is_away(&SqlState::from_code(code)), is_away_with, "{code}");
+            }
+        }
+    }
+}
