@@ -92,6 +92,21 @@ const CHANGE: &str = "event: change\nid: 1-1\ndata: {\"wallet\":\"0x010101010101
 const BLOCK: &str = ": block 9\nid: 1-1\n\n";
 
 #[tokio::test]
+async fn a_chain_that_gives_no_proof_is_said_to_give_none() {
+    let settings = r#"
+        origin = "https://api.example"
+        chain = { id = 8453, rpc = ["http://127.0.0.1:1"] }
+        kya = { registry = "0x00000000000000000000000000000000000000aa" }
+        policy.api = { allow = ["provision"] }
+    "#;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let settings = Settings::parse_embedded(settings, None).unwrap();
+    let accounts = AccountReader::new(&settings, Metrics::new().unwrap()).unwrap();
+    let refused = accounts.probe_evidence(Timestamp::from_seconds(NOW)).await.unwrap_err();
+    assert!(refused.starts_with("evidence: "), "{refused}");
+}
+
+#[tokio::test]
 async fn a_verdict_of_the_api_is_of_the_configured_registry_and_of_now() {
     let (fake, accounts) = FakeApi::start().await;
     let Source::Api(api) = &accounts.source else { panic!("no API") };
