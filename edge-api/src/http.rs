@@ -411,6 +411,14 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_takes_at_least_the_memory_of_all_its_parts() {
+        let content = content(60);
+        let links = content.links.as_ref().unwrap().len();
+        let parts = [content.head.0.len(), content.body.len(), content.etag.len(), links];
+        assert!(content.size() >= size_of::<Content>() + parts.iter().sum::<usize>(), "{}", content.size());
+    }
+
+    #[test]
     fn headers_are_valid_json_whatever_their_values() {
         let content = content(60);
         let head = parsed(&content.head);
