@@ -138,6 +138,10 @@ async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_st
     assert!(Daemon::refuse(&both).await.unwrap().contains("more than one key"));
     let twice = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", second);
     assert!(Daemon::refuse(&twice).await.unwrap().contains("has two signers"));
+    // Alone, the key in KMS says which account is its.
+    let only = stage.options.clone().without("RELAYER_KEY_KMS_ADDRESS").without("RELAYER_KEY_REMOTE");
+    let (is_good, printed) = only.without("RELAYER_KEY_REMOTE_ADDRESS").check().await.unwrap();
+    assert!(is_good && printed.contains(&signers.kms.address.to_string()), "{printed}");
     // The key in KMS is another account's: that account alone is left out.
     let other = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", dev_key(3).address());
     let (is_good, printed) = other.check().await.unwrap();
