@@ -39,8 +39,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The test program of one of cargo's messages, if it is about one. Examples are compiled with the tests,
-    /// and have none.
+    /// The test program of one of cargo's messages, if it is about one. Examples have one only where their
+    /// manifest says so.
     fn of(message: &str) -> Option<Self> {
         let (_, profile) = message.split_once(r#""profile":{"#)?;
         let is_test = profile.split_once('}')?.0.contains(r#""test":true"#);
@@ -49,11 +49,16 @@ impl Compiled {
             Some(rest.trim_start_matches(['[', '"']).split_once('"')?.0.to_owned())
         };
         let (_, target) = message.split_once(r#""target":{"#).filter(|_| is_test)?;
-        let kind = text(target, "kind").filter(|kind| kind != "example")?;
+        let kind = text(target, "kind")?;
         let manifest = PathBuf::from(text(message, "manifest_path")?);
         let package = manifest.parent()?.strip_prefix(root()).ok()?.to_str()?.to_owned();
         let path = text(message, "executable").filter(|path| path.starts_with('/'))?.into();
-        Some(Self { name: text(target, "name")?, package, is_unit: kind != "test", path })
+        Some(Self {
+            name: text(target, "name")?,
+            package,
+            is_unit: !matches!(&*kind, "test" | "example"),
+            path,
+        })
     }
 
     /// Returns whether it needs a chain, Workers or other programs.
@@ -76,8 +81,8 @@ pub(crate) fn names() -> Result<Vec<String>> {
         let own = [name.to_owned(), name.replace('-', "_")];
         let units = own.into_iter().chain(targets_in(&directory.join("src/bin")));
         names.extend(units.map(|name| step_name(&name, &package, true)));
-        let tests = targets_in(&directory.join("tests"));
-        names.extend(tests.into_iter().map(|name| step_name(&name, &package, false)));
+        let tests = ["tests", "examples"].map(|tests| targets_in(&directory.join(tests)));
+        names.extend(tests.into_iter().flatten().map(|name| step_name(&name, &package, false)));
     }
     Ok(names)
 }
@@ -294,13 +299,12 @@ mod tests {
                 r#"{{"reason":"compiler-artifact","package_id":"x","manifest_path":"{manifest}","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"layers","src_path":"/x.rs","test":true}},"profile":{{"opt_level":"0","test":true}},"features":[],"executable":{executable},"fresh":true}}"#
             )
         };
-        for (kind, is_unit) in [("test", false), ("lib", true), ("bin", true)] {
+        for (kind, is_unit) in [("test", false), ("example", false), ("lib", true), ("bin", true)] {
             let (name, package, path) = ("layers".to_owned(), "core".to_owned(), "/t/layers-1".into());
             let found = Compiled::of(&message(kind, r#""/t/layers-1""#));
             assert_eq!(found, Some(Compiled { name, package, is_unit, path }));
         }
         for other in [
-            message("example", r#""/t/layers-1""#),
             message("lib", "null"),
             // A program, and not its unit tests.
             message("bin", r#""/t/layers-1""#).replace(r#""opt_level":"0","test":true"#, r#""test":false"#),
