@@ -166,7 +166,9 @@ async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
     };
     let now = Timestamp::from_millis(unix_millis());
     let snapshot = match &index {
-        Some(_) => Some(snapshot::usable_manifest(&reading.context, &reading.record).boxed_local().await),
+        Some(_) => {
+            Some(snapshot::usable_manifest(&reading.context, &reading.record, false).boxed_local().await)
+        }
         None => None,
     };
     let mut rpc_calls = 0;

@@ -31,11 +31,15 @@ use crate::http::{Content, Lifetime};
 /// [`Error::NotFound`] for a shard that the manifest does not name.
 pub(super) async fn answer(download: &Download, reading: &Reading) -> Result<Rc<Content>, Error> {
     let (context, record) = (&reading.context, &reading.record);
-    let kept = usable_manifest(context, record).await?;
+    let kept = usable_manifest(context, record, true).await?;
     let manifest = &kept.manifest;
     let asked = |entry: ShardEntry| async move {
         match manifest.names(entry) {
-            true => share(context, ShardRead(entry), &mut record.clone()).boxed_local().await,
+            true => {
+                share(context, ShardRead { entry, is_only_source: true }, &mut record.clone())
+                    .boxed_local()
+                    .await
+            }
             false => Err(Error::NotFound),
         }
     };

@@ -61,7 +61,7 @@ const OBJECT_MILLIS: u64 = 1_000;
 thread_local! {
     static MANIFEST: RefCell<Cache<(), Result<Rc<KeptManifest>, Error>>> =
         RefCell::new(Cache::new(MANIFEST_CAPACITY_BYTES));
-    static SHARDS: RefCell<Cache<ShardRead, Result<Rc<Shard>, Error>>> =
+    static SHARDS: RefCell<Cache<ShardKey, Result<Rc<Shard>, Error>>> =
         RefCell::new(Cache::new(SHARD_CAPACITY_BYTES));
     static ANSWERS: RefCell<Cache<AnswerKey, Rc<Content>>> =
         RefCell::new(Cache::new(ANSWER_CAPACITY_BYTES));
@@ -87,7 +87,9 @@ impl KeptManifest {
 
 /// The read of the manifest.
 #[derive(Clone, Copy, Debug)]
-struct ManifestRead;
+struct ManifestRead {
+    is_only_source: bool,
+}
 
 impl SharedRead for ManifestRead {
     type Key = ();
@@ -116,7 +118,7 @@ impl SharedRead for ManifestRead {
         if let Some(found) = found {
             return Ok(found);
         }
-        let bytes = from_object(reading, None).await?;
+        let bytes = from_object(reading, None, self.is_only_source).await?;
         let manifest = parse(&bytes, settings)?;
         let seconds = u32::try_from(millis.div_ceil(1_000)).unwrap_or(0);
         reading.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
@@ -135,26 +137,33 @@ impl SharedRead for ManifestRead {
     }
 }
 
-/// The read of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ShardRead(pub(super) ShardEntry);
+/// The read of a shard. `is_only_source`: the chain cannot answer instead.
+#[derive(Clone, Copy)]
+pub(super) struct ShardRead {
+    pub(super) entry: ShardEntry,
+    pub(super) is_only_source: bool,
+}
 
-impl CacheKey for ShardRead {
+/// A shard in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ShardKey(ShardEntry);
+
+impl CacheKey for ShardKey {
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
 impl SharedRead for ShardRead {
-    type Key = Self;
+    type Key = ShardKey;
     type Value = Rc<Shard>;
 
-    fn memory() -> &'static Memory<Self, Rc<Shard>> {
+    fn memory() -> &'static Memory<ShardKey, Rc<Shard>> {
         &SHARDS
     }
 
-    fn key(&self) -> Self {
-        *self
+    fn key(&self) -> ShardKey {
+        ShardKey(self.entry)
     }
 
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
@@ -163,13 +172,13 @@ impl SharedRead for ShardRead {
 
     async fn read(&self, reading: &Reading) -> Result<Rc<Shard>, Error> {
         let settings = reading.settings();
-        let key = colo::snapshot_key(&reading.context, &self.0.name());
+        let key = colo::snapshot_key(&reading.context, &self.entry.name());
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
-        let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
+        let parsed = |bytes| Shard::parse(bytes, &identity, self.entry).map(Rc::new);
         if let Some(Ok(shard)) = colo::find_bytes(&key).await.map(|(bytes, _)| parsed(bytes)) {
             return Ok(shard);
         }
-        let bytes = from_object(reading, Some(self.0)).await?;
+        let bytes = from_object(reading, Some(self.entry), self.is_only_source).await?;
         let shard = parsed(bytes).map_err(|_| Error::IndexUnavailable)?;
         let (stored, now) = (Rc::clone(&shard), unix_millis());
         reading.context.runtime.wait_until(async move {
@@ -189,10 +198,15 @@ impl SharedRead for ShardRead {
     }
 }
 
-/// The manifest, or a shard, from the object. Only a renewal waits for one that is slow.
-async fn from_object(reading: &Reading, entry: Option<ShardEntry>) -> Result<Vec<u8>, Error> {
+/// The manifest, or a shard, from the object. A renewal waits for one that is slow, and what the chain cannot
+/// answer instead.
+async fn from_object(
+    reading: &Reading,
+    entry: Option<ShardEntry>,
+    is_only_source: bool,
+) -> Result<Vec<u8>, Error> {
     let index = reading.context.index.as_ref().ok_or(Error::IndexRequired)?;
-    let limit = match reading.is_renewal {
+    let limit = match reading.is_renewal || is_only_source {
         true => u64::from(reading.settings().rpc_timeout_seconds) * 1_000,
         false => OBJECT_MILLIS,
     };
@@ -222,10 +236,11 @@ fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
     manifest.confirmed_at.min(of_block).saturating_add(settings.millis_to_live(CacheScope::Kya))
 }
 
-/// The manifest, where verdicts may come from it now.
+/// The manifest, where verdicts may come from it now. `is_only_source`: the chain cannot answer instead.
 pub(super) async fn usable_manifest(
     context: &RequestContext,
     record: &Record,
+    is_only_source: bool,
 ) -> Result<Rc<KeptManifest>, Error> {
     let settings = &context.settings.shared;
     if !is_source(context) {
@@ -235,10 +250,13 @@ pub(super) async fn usable_manifest(
     if seconds < SHORTEST_TTL_SECONDS {
         return Err(Error::NoSnapshot(NoSnapshot::ShortTtl(seconds)));
     }
-    let kept = share(context, ManifestRead, &mut record.clone()).await.map_err(|error| match error {
-        Error::NoSnapshot(_) => error,
-        _ => Error::IndexUnavailable,
-    })?;
+    let kept =
+        share(context, ManifestRead { is_only_source }, &mut record.clone()).await.map_err(|error| {
+            match error {
+                Error::NoSnapshot(_) => error,
+                _ => Error::IndexUnavailable,
+            }
+        })?;
     match unix_millis() < usable_until(&kept.manifest, settings) {
         true => Ok(kept),
         false => Err(Error::IndexUnavailable),
@@ -279,7 +297,8 @@ pub(super) async fn answer(
     route: &Route,
     record: &Record,
 ) -> Result<Rc<Content>, Error> {
-    let kept = usable_manifest(context, record).await?;
+    let is_only_source = route.needs_index();
+    let kept = usable_manifest(context, record, is_only_source).await?;
     let key = AnswerKey(route.clone(), kept.made_at);
     if let Some(content) = ANSWERS.with_borrow_mut(|answers| answers.get(&key, unix_millis())) {
         return Ok(content);
@@ -287,7 +306,7 @@ pub(super) async fn answer(
     let manifest = &kept.manifest;
     let entries = shards_for(route, manifest)?.ok_or(Error::IndexUnavailable)?;
     let reads = entries.into_iter().map(|entry| async move {
-        share(context, ShardRead(entry), &mut record.clone()).boxed_local().await
+        share(context, ShardRead { entry, is_only_source }, &mut record.clone()).boxed_local().await
     });
     let shards = join_all(reads).await.into_iter().collect::<Result<Vec<Rc<Shard>>, _>>();
     let shards = shards.map_err(|_| Error::IndexUnavailable)?;
