@@ -38,6 +38,7 @@ use self::{
     checks::CheckError,
     gas_price::GasPrice,
     inflight::{Inflight, InflightStart, Runner, Waiting},
+    patience::Patience,
     policy::{
         ApiKey, Policy, SharedPolicy,
         decision::{DecisionClient, RequestInQuestion},
@@ -371,7 +372,7 @@ impl<C: ChainNode> Relayer<C> {
                         dispatched = self.accounts.dispatch(job, permit) => dispatched,
                     };
                     match dispatched {
-                        Ok(Placed::Queued) => return,
+                        Ok(Placed::Queued) => return self.inflight.patience(relay.id, Patience::placed),
                         Ok(Placed::Unpaid) if !self.awaits_funds(relay.id) => {
                             break Failure::of(ErrorCode::RelayerBalanceTooLow);
                         }

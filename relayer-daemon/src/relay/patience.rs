@@ -13,6 +13,8 @@ pub(super) struct Patience {
     blocked_since: Option<(RelayStep, Instant)>,
     /// Time since which it would have been dropped, but for transactions that were given up.
     refused_since: Option<Instant>,
+    /// Time since which no account could pay for it, of this daemon or of those that handed it over.
+    unpaid_since: Option<Instant>,
 }
 
 impl Patience {
@@ -31,6 +33,16 @@ impl Patience {
     pub(super) fn returned(&mut self) {
         self.passed(RelayStep::Check);
         self.refused_since = None;
+    }
+
+    /// After no account could pay for the relay: for how long none could.
+    pub(super) fn unpaid(&mut self) -> Duration {
+        self.unpaid_since.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// After an account took the relay.
+    pub(super) fn placed(&mut self) {
+        self.unpaid_since = None;
     }
 
     /// After a reason to drop the relay: for how long there has been one.
@@ -73,5 +85,14 @@ mod tests {
         tokio::time::advance(SECOND).await;
         patience.returned();
         assert_eq!(patience.blocked(RelayStep::Send), SECOND, "it was not sent elsewhere either");
+
+        let mut patience = Patience::default();
+        assert_eq!(patience.unpaid(), Duration::ZERO);
+        tokio::time::advance(SECOND).await;
+        patience.returned();
+        assert_eq!(patience.unpaid(), SECOND, "two daemons without funds hand it to one another");
+        assert_eq!(patience.blocked(RelayStep::Send), Duration::ZERO, "another clock");
+        patience.placed();
+        assert_eq!(patience.unpaid(), Duration::ZERO);
     }
 }

@@ -72,7 +72,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Whether a relay that no account here can pay for waits on: it reserves its share of the budget, and is
     /// simulated again and again.
     pub(super) fn awaits_funds(&self, id: B256) -> bool {
-        self.inflight.patience(id, |it| it.blocked(RelayStep::Send)) < self.terms.patience
+        self.inflight.patience(id, Patience::unpaid) < self.terms.patience
     }
 
     /// Runs a relay in a task of its own.

@@ -15,7 +15,7 @@ use crate::{
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
     process::{faults, logging::SPANS},
-    store::{Inclusion, NonceAssignment, RelayTerms, Settlement, TransactionPurpose},
+    store::{Inclusion, NonceAssignment, RelayTerms, Settlement, TransactionPurpose, Unsettled},
 };
 
 /// Nonces that are looked up at the same time.
@@ -222,12 +222,15 @@ impl<N: ChainNode> Sender<N> {
         );
         let Some(terms) = relay else { return Ok(None) };
         let id = terms.id;
-        Ok(match (outcome, failure) {
-            (Some(outcome), _) => Some(SenderEvent::Finished(id, outcome)),
-            (None, Some(failure)) if self.parts.store.run(move |store| store.is_undecided(id)).await? => {
-                Some(SenderEvent::Undecided(terms, failure))
-            }
-            (None, _) => None,
-        })
+        let (unsettled, failure) = match (outcome, failure) {
+            (Some(outcome), _) => return Ok(Some(SenderEvent::Finished(id, outcome))),
+            (None, Some(failure)) => (self.parts.store.run(move |store| store.unsettled(id)).await?, failure),
+            (None, None) => return Ok(None),
+        };
+        Ok(unsettled.map(|unsettled| match unsettled {
+            Unsettled::GivenUp => SenderEvent::Undecided(terms, failure),
+            // It had ended, where a reorganisation has undone its outcome.
+            Unsettled::InFlight => SenderEvent::Reopened(terms),
+        }))
     }
 }

@@ -25,7 +25,7 @@ pub use account_state::AccountState;
 pub use fleet::{DaemonId, Payer};
 pub use retention::Retention;
 pub use sql::{Store, StoreFaults};
-pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, TransactionPurpose};
+pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, TransactionPurpose, Unsettled};
 
 use crate::{
     budget::{Budget, share::Denial},

@@ -109,6 +109,15 @@ impl NonceAssignment {
     }
 }
 
+/// What may end a pending relay yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsettled {
+    /// A nonce in flight.
+    InFlight,
+    /// A nonce that was given up, and none in flight.
+    GivenUp,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

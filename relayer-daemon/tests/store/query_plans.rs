@@ -132,7 +132,7 @@ fn run_everything(store: &Store) {
     store.next_nonce(ACCOUNT).unwrap();
     store.open_nonces(ACCOUNT).unwrap();
     store.accounts_with_open_nonces().unwrap();
-    store.is_undecided(id(2)).unwrap();
+    store.unsettled(id(2)).unwrap();
     store.mined_from(ACCOUNT, 0, 16).unwrap();
     store.unsettled_accounts(NOW).unwrap();
     store.unchecked_blocks(ACCOUNT, 64).unwrap();

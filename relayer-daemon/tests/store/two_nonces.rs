@@ -5,6 +5,7 @@ use super::suite::{accepted, used};
 use crate::prelude::*;
 use relayer_daemon::outcome::ErrorCode::{self, CallReverted, ForwarderRefused};
 use relayer_daemon::store::TransactionPurpose::Superseded;
+use relayer_daemon::store::Unsettled;
 
 #[test]
 fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last_one_to_end() {
@@ -27,10 +28,10 @@ fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last
     assert_eq!(store.given_up_of(id(1)).unwrap(), [(ACCOUNT, 4)]);
     sign(&store, 5, Some(1), transaction(0xb, Superseded));
     assert_eq!(settle(&store, 5, 0xb, 60, Some(dropped(TransactionRejected))), None);
-    assert!(store.is_undecided(id(1)).unwrap(), "the one that was given up may have executed it");
+    assert_eq!(store.unsettled(id(1)).unwrap(), Some(Unsettled::GivenUp), "which may have executed it");
     assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), Some(executed(0xa)));
     assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), None, "told once");
-    assert!(!store.is_undecided(id(1)).unwrap());
+    assert_eq!(store.unsettled(id(1)).unwrap(), None);
 
     // The first one's call failed, and has used the request: the other one's forwarder refuses it.
     let store = accepted(&[1]);
@@ -75,19 +76,22 @@ fn reverted(number: u64, code: ErrorCode) -> RelayOutcome {
 }
 
 #[test]
-fn a_reorganisation_that_turns_a_relays_two_nonces_round_leaves_the_one_that_executed_it() {
-    let turned = [(4, reverted(0xa, ErrorCode::Superseded)), (5, executed(0xb))];
-    for order in [turned.clone(), { let [first, second] = turned; [second, first] }] {
-        let store = with_two_nonces();
-        settle(&store, 4, 0xa, 250, Some(executed(0xa)));
-        settle(&store, 5, 0xb, 60, Some(reverted(0xb, ErrorCode::Superseded)));
-        assert_eq!(outcome(&store, 1), Some(executed(0xa)));
-        for (nonce, outcome) in order {
-            let number = if nonce == 4 { 0xa } else { 0xb };
-            settle(&store, nonce, number, 250, Some(outcome));
+fn a_reorganisation_that_turns_a_relays_two_nonces_round_leaves_the_one_that_used_it() {
+    for before in [executed(0xa), reverted(0xa, CallReverted)] {
+        for after in [executed(0xb), reverted(0xb, CallReverted)] {
+            let turned = [(4, 0xa, reverted(0xa, ErrorCode::Superseded)), (5, 0xb, after.clone())];
+            for order in [[0, 1], [1, 0]] {
+                let store = with_two_nonces();
+                settle(&store, 4, 0xa, 250, Some(before.clone()));
+                settle(&store, 5, 0xb, 60, Some(reverted(0xb, ErrorCode::Superseded)));
+                assert_eq!(outcome(&store, 1), Some(before.clone()));
+                for (nonce, number, outcome) in order.map(|index| turned[index].clone()) {
+                    settle(&store, nonce, number, 250, Some(outcome));
+                }
+                assert_eq!(outcome(&store, 1), Some(after.clone()), "{order:?}");
+                assert_eq!(used(&store, NOW), (500, 0), "each nonce at its dearer price");
+            }
         }
-        assert_eq!(outcome(&store, 1), Some(executed(0xb)));
-        assert_eq!(used(&store, NOW), (500, 0), "each nonce at its dearer price");
     }
 }
 
@@ -97,10 +101,11 @@ fn a_relay_whose_execution_a_reorganisation_undoes_ends_by_its_other_nonce() {
         settle(store, 4, 0xa, 250, Some(executed(0xa)));
         assert_eq!(settle(store, 4, 0xa, 250, Some(reverted(0xa, ForwarderRefused))), None);
         assert_eq!(outcome(store, 1), None, "the other one may execute it");
+        store.unsettled(id(1)).unwrap()
     };
     for last in [executed(0xb), reverted(0xb, ForwarderRefused)] {
         let store = with_two_nonces();
-        undone(&store);
+        assert_eq!(undone(&store), Some(Unsettled::InFlight));
         let (settled, reserved) = used(&store, NOW);
         assert!(settled == 250 && reserved > 0, "what the other one may cost");
         assert_eq!(settle(&store, 5, 0xb, 60, Some(last.clone())), Some(last.clone()));
@@ -109,8 +114,7 @@ fn a_relay_whose_execution_a_reorganisation_undoes_ends_by_its_other_nonce() {
     // The other one was given up, too: it may be mined all the same.
     let store = with_two_nonces();
     store.lose(ACCOUNT, 5, NOW).unwrap();
-    undone(&store);
-    assert!(store.is_undecided(id(1)).unwrap());
+    assert_eq!(undone(&store), Some(Unsettled::GivenUp));
     settle(&store, 5, 0xb, 60, Some(executed(0xb)));
     assert_eq!((outcome(&store, 1), used(&store, NOW)), (Some(executed(0xb)), (310, 0)));
 }

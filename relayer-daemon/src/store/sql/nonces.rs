@@ -136,13 +136,16 @@ impl Store {
         self.read_single(|db| assignments::given_up_of(db, &relay))
     }
 
-    /// Whether a relay is pending without a nonce that may still be mined, but for those that were given up.
-    pub fn is_undecided(&self, relay: B256) -> Result<bool> {
+    /// What may end a pending relay yet of its nonces; `None` where it has ended, or has none such.
+    pub fn unsettled(&self, relay: B256) -> Result<Option<Unsettled>> {
         self.read(|db| {
-            let is_pending = relays::stored_outcome(db, &relay)? == Some(None);
-            Ok(is_pending
-                && assignments::open_of(db, &relay)?.is_empty()
-                && !assignments::given_up_of(db, &relay)?.is_empty())
+            Ok(if relays::stored_outcome(db, &relay)? != Some(None) {
+                None
+            } else if !assignments::open_of(db, &relay)?.is_empty() {
+                Some(Unsettled::InFlight)
+            } else {
+                (!assignments::given_up_of(db, &relay)?.is_empty()).then_some(Unsettled::GivenUp)
+            })
         })
     }
 

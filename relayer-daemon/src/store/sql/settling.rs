@@ -172,8 +172,8 @@ fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignm
         // What the client was told stands, unless a late receipt shows that this nonce has used the request.
         // By then the signer may have used it elsewhere, which is no news of this relay.
         Some(RelayOutcome::Dropped { .. }) => outcome.has_used_request(),
-        // A request is executed once: of two receipts the later one is of the chain as it is now.
-        Some(RelayOutcome::Executed { .. }) if matches!(outcome, RelayOutcome::Executed { .. }) => true,
+        // A request is used once: of two receipts the later one is of the chain as it is now.
+        Some(known) if known.has_used_request() && outcome.has_used_request() => true,
         Some(known) => is_of_this_nonce || weight(outcome) > weight(known),
         None => true,
     };
