@@ -1,12 +1,14 @@
 //! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of
 //! `core` and `edge-api`; here the parts meet.
 //!
+//! - [`answers`]: every endpoint against the contract, in the documented round trips.
 //! - [`http`]: methods, headers, links, and the pages about the API.
 //! - [`nodes`]: nodes that fail on real sockets, alone and where there is another.
 //! - [`operations`]: probes, settings and the log.
 //! - [`descriptions`]: generated requests against both services' descriptions; an MCP client.
 //! - [`self_hosted`]: both Workers in plain workerd.
 
+mod answers;
 mod descriptions;
 mod http;
 mod nodes;
