@@ -15,7 +15,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
-use common::host::{Host, blocks};
+use common::host::{Host, blocks, finish};
 use common::{ONE_ROUND, TWO_ROUNDS, all_targets as all, prelude::*, random::cases};
 use proptest::prelude::*;
 use registry_core::api::health::{Readiness, ServiceStatus};
@@ -89,9 +89,9 @@ fn readiness_is_one_call_once_the_node_is_known() {
         let (service, now) = (ServiceStatus::default(), Timestamp::from_seconds(NOW));
         let ready = Readiness { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, now, service };
         let mut run = Run::new(ready, CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-        let answer = host::finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
+        let answer = finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
         known.merge(&run.update());
-        assert_eq!(host::read(answer)["chainId"], CHAIN_ID);
+        assert_eq!(read(answer)["chainId"], CHAIN_ID);
         assert_eq!(node.log.iter().map(Vec::len).collect::<Vec<_>>(), [requests]);
     }
 }

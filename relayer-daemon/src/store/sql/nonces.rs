@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{
     DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Result, Sendable, SendableRelays,
-    SignedTransaction, StoreError, TransactionPurpose,
+    SignedTransaction, StoreError, TransactionPurpose, Unsettled,
 };
 
 /// How many lost nonces a restart looks up again.
