@@ -352,7 +352,8 @@ async fn a_disk_that_loses_shards_again_and_again_does_not_let_the_file_grow() {
     for _ in 0..3 {
         let damaged: Vec<u8> = fs::read(&file).unwrap().into_iter().map(|byte| byte ^ 1).collect();
         fs::write(&file, damaged).unwrap();
-        let lost = (0..100).filter(|number| local.kya(wallet(*number)).is_err()).count();
+        let wallets = (1..=service.state().registry.agents()).map(wallet);
+        let lost = wallets.filter(|wallet| local.kya(*wallet).is_err()).count();
         assert!(lost > 0 && local.update().await.unwrap().shards > 0);
         assert!(length() <= 2 * whole, "{} of {whole}", length());
     }
