@@ -158,6 +158,7 @@ impl<N: ChainNode> Assembly<N> {
             backoff: SharedBackoff::default(),
             stopping: parts.stopping,
             draining: parts.draining,
+            handed_over: Default::default(),
             chain,
             store,
         });

@@ -34,7 +34,7 @@ use tokio::{
 
 use crate::{
     budget::share::Allowance,
-    chain::Chain,
+    chain::{Chain, ChainNode},
     daemon::{
         assembly::{Assembly, DaemonParts},
         check::{self, CheckMode, Checked},
@@ -332,8 +332,8 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
 }
 
 /// Waits until no relay is pending and no nonce is open; in a fleet with other daemons, none of this daemon,
-/// which has begun at `began`.
-async fn drained(relayer: Arc<Relayer>, began: Instant) {
+/// which has begun at `began`. What it has handed over lately counts as what it finds at its start does.
+pub async fn drained<C: ChainNode>(relayer: Arc<Relayer<C>>, began: Instant) {
     let store = &relayer.store;
     let mut said_at: Option<Instant> = None;
     loop {
@@ -352,8 +352,10 @@ async fn drained(relayer: Arc<Relayer>, began: Instant) {
                 let fleet = if store.is_shared() { store.fleet()? } else { alone };
                 Ok((store.accounts_with_open_nonces()?, fleet))
             });
-            match in_flight.await {
-                Ok((open, fleet)) if !has_left(&relayer, &open, &fleet, began.elapsed()) => return,
+            let in_flight = in_flight.await;
+            let since = relayer.handed_over.borrow().map_or(began, |handed_over| handed_over.max(began));
+            match in_flight {
+                Ok((open, fleet)) if !has_left(&relayer, &open, &fleet, since.elapsed()) => return,
                 Ok(_) => {}
                 Err(error) => tracing::error!(%error, "journal cannot be read"),
             }
@@ -362,8 +364,9 @@ async fn drained(relayer: Arc<Relayer>, began: Instant) {
     }
 }
 
-/// Whether accounts with open nonces, or pending relays, are left to this daemon, which has run for so long.
-fn has_left(relayer: &Relayer, open: &[Address], fleet: &FleetRecord, age: Duration) -> bool {
+/// Whether accounts with open nonces, or pending relays, are left to this daemon. `age` is the time since it
+/// has begun, or last handed a relay over.
+fn has_left<C>(relayer: &Relayer<C>, open: &[Address], fleet: &FleetRecord, age: Duration) -> bool {
     let is_configured = |account: &Address| relayer.configured.contains(account);
     if fleet.daemons <= 1 {
         // Those of keys that it does not have are not its to end.

@@ -7,6 +7,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
+use tokio::{sync::watch, time::Instant};
 
 use super::{Relayer, inflight::Runner, store_failed};
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
 const FOLLOW: Duration = Duration::from_millis(250);
 /// One look in so many is made although this daemon runs all that it has in flight.
 const RARELY: u64 = 8;
+
+/// Time at which this daemon last gave a relay away; `None` until then.
+pub type HandedOver = watch::Sender<Option<Instant>>;
 
 impl<C: ChainNode> Relayer<C> {
     /// Puts the relays that come right before this one ahead of it, also those at other daemons.
@@ -40,8 +44,11 @@ impl<C: ChainNode> Relayer<C> {
     pub async fn hand_over(&self, id: B256) -> bool {
         let now = self.clock.now();
         match self.store.run(move |store| store.hand_over(id, now)).await {
-            // It is another's already.
-            Ok(()) | Err(StoreError::HeldElsewhere) => {
+            // Or it is another's already.
+            result @ (Ok(()) | Err(StoreError::HeldElsewhere)) => {
+                if result.is_ok() {
+                    self.handed_over.send_replace(Some(Instant::now()));
+                }
                 tracing::info!(relay = %id, "handed over: another daemon carries it");
                 self.inflight.set_runner(id, Runner::Elsewhere);
                 true

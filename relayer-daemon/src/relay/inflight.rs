@@ -88,7 +88,7 @@ impl Inner {
         self.relays.insert(id, entry);
     }
 
-    fn predecessor(&self, id: B256) -> Option<&Entry> {
+    fn predecessor(&self, id: B256) -> Option<(&B256, &Entry)> {
         let entry = self.relays.get(&id)?;
         let nonces = self.signers.get(&entry.signer)?;
         let same = nonces.get(&entry.nonce).map_or(&[][..], Vec::as_slice);
@@ -97,7 +97,7 @@ impl Inner {
         let earlier = || same.iter().take_while(|other| **other != id).last();
         let before = || nonces.get(&entry.nonce.checked_sub(U256::from(1))?)?.last();
         let waited_for = with_turn.or_else(earlier).or_else(before)?;
-        self.relays.get(waited_for)
+        self.relays.get_key_value(waited_for)
     }
 }
 
@@ -274,12 +274,10 @@ impl Inflight {
         let Some(entry) = inner.relays.remove(&id) else { return };
         inner.without_key = inner.without_key.saturating_sub(entry.without_key.into());
         if let Some(nonces) = inner.signers.get_mut(&entry.signer) {
-            if let Some(ids) = nonces.get_mut(&entry.nonce) {
+            nonces.retain(|_, ids| {
                 ids.retain(|other| *other != id);
-                if ids.is_empty() {
-                    nonces.remove(&entry.nonce);
-                }
-            }
+                !ids.is_empty()
+            });
             if nonces.is_empty() {
                 inner.signers.remove(&entry.signer);
             }
@@ -291,18 +289,21 @@ impl Inflight {
     /// The relay to wait for: one with the same nonce that has the turn or comes before this one, else one
     /// with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
-        self.lock().predecessor(id).map(|before| before.outcome.subscribe())
+        self.lock().predecessor(id).map(|(_, before)| before.outcome.subscribe())
     }
 
-    /// Whether what comes before a relay is another daemon's to run.
+    /// Whether any of the relays that come before this one is another daemon's to run.
     pub fn waits_for_another_daemon(&self, id: B256) -> bool {
-        self.lock().predecessor(id).is_some_and(|before| before.runner == Runner::Elsewhere)
+        let inner = self.lock();
+        // Bounded: one that has the turn may come after what waits for it.
+        let all = std::iter::successors(inner.predecessor(id), |(before, _)| inner.predecessor(**before));
+        all.take(PER_SIGNER).any(|(_, before)| before.runner == Runner::Elsewhere)
     }
 
     /// Gives a relay the turn, if nothing comes before it; else returns what to wait for.
     pub fn take_turn(&self, id: B256) -> Option<Waiting> {
         let mut inner = self.lock();
-        let before = inner.predecessor(id).map(|before| before.outcome.subscribe());
+        let before = inner.predecessor(id).map(|(_, before)| before.outcome.subscribe());
         if let Some(entry) = inner.relays.get_mut(&id) {
             entry.has_turn = before.is_none();
         }

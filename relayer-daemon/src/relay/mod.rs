@@ -131,6 +131,8 @@ pub struct Relayer<C = Chain> {
     pub stopping: ShutdownSignal,
     /// Set while the daemon drains: it accepts nothing new, and finishes what it has.
     pub draining: ShutdownSignal,
+    /// Time of the last hand-over.
+    pub handed_over: fleet::HandedOver,
 }
 
 /// Reads that many clients may ask for at once.

@@ -1,5 +1,7 @@
 //! Histories of a fleet of which one daemon drains.
 
+use relayer_daemon::daemon::lifecycle::drained;
+
 use super::fleet::{PAIR, drain, holder};
 use super::ops::Op::*;
 use super::*;
@@ -58,4 +60,34 @@ fn a_daemon_that_has_nothing_to_send_from_keeps_what_it_accepts_until_the_accoun
         });
         assert_eq!(ended.given::<1>(), [1]);
     }
+}
+
+/// It hands its relay over while the other one still counts as living, though it has died, and stays for it.
+#[test]
+fn a_daemon_that_drains_finishes_what_it_has_handed_over_where_the_other_one_has_died() {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        let began = Instant::now();
+        simulation.play([Wait(150), NoNonces(true)]).await;
+        post_at(simulation, 1, 0).await;
+        post_at(simulation, 0, 1).await;
+        assert_eq!(simulation.requests.len(), 2);
+        // The second relay looks for the first one every ten seconds, and a lease is as long.
+        simulation.play([Wait(50)]).await;
+        simulation.kill_one(1);
+        let draining = drain(simulation, 0);
+        let end = tokio::spawn(drained(Arc::clone(&draining), began));
+        // Nothing is played: it would start the other one again.
+        sleep(Duration::from_secs(6)).await;
+        assert!(draining.inflight.run_here().is_empty(), "not handed over");
+        simulation.world.faults().no_nonces = false;
+        sleep(Duration::from_secs(30)).await;
+        assert!(!end.is_finished(), "no daemon has them");
+        for _ in 0..4 {
+            simulation.world.chain().mine(8);
+            sleep(Duration::from_secs(10)).await;
+        }
+        assert_eq!(simulation.executed(), 2);
+        assert!(end.is_finished());
+    });
+    assert_eq!(ended.executed(), 2);
 }
