@@ -84,7 +84,7 @@ impl<F: Fn(bool)> RpcHost for NativeHost<'_, F> {
     }
 }
 
-/// Locks a mutex, also one whose holder panicked: what a host keeps is changed by single calls.
+/// Locks a mutex, also one that a panic has poisoned: what a host keeps is changed by single calls.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

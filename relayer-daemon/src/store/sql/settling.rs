@@ -180,7 +180,7 @@ fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignm
     Ok(if ends { Verdict::Ends } else { Verdict::Nothing })
 }
 
-/// Has a relay pending again whose outcome is undone, while another nonce of it is in flight or was given up.
+/// Makes a relay pending again: its outcome is undone, while another nonce of it is in flight or was given up.
 fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Result<()> {
     if let Some(sponsor) = key_gas::sponsor(tx, relay)? {
         key_gas::refund(tx, &sponsor)?;
