@@ -203,3 +203,45 @@ fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
     }
     Ok(headers)
 }
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::Address;
+    use registry_core::{
+        chain::{Halt, Query, QueryError, Run, Step, View},
+        eth::abi::IAgentRegistry::nextAgentIdCall,
+    };
+
+    use super::*;
+    use crate::settings::Variables;
+
+    struct Count;
+
+    impl Query for Count {
+        type Output = ();
+        type Error = QueryError;
+
+        fn resolve(&self, view: &View) -> Result<(), Halt> {
+            view.call(Address::ZERO, &nextAgentIdCall {}).map(drop)
+        }
+    }
+
+    #[test]
+    fn what_an_endpoint_lacked_is_asked_of_it_again_by_one_run_a_minute() {
+        let registry = format!("{:#x}", Address::repeat_byte(1));
+        let variable = |name: &str| (name == "REGISTRY_ADDRESS").then(|| registry.clone());
+        let settings = WorkerSettings::parse(&Variables(&variable)).unwrap();
+        let known = KnownEndpoints::new();
+        for (now, is_batch) in [(0, true), (1, false), (59_999, false), (60_000, true), (60_001, false)] {
+            let mut run = Run::new(Count, settings.multicall3, Limits::default());
+            run = run.over(known.for_run(&settings, now));
+            let Ok(Step::Send(batch)) = run.step() else { panic!() };
+            assert_eq!(batch.body.starts_with('['), is_batch, "{now}");
+            if is_batch {
+                run.feed(Reply { status: 400, body: b"no batches" }).unwrap();
+                known.merge(&run.update());
+            }
+            assert_eq!(known.features()[0].batch, Some(false));
+        }
+    }
+}

@@ -21,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use alloy_primitives::keccak256;
 use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
 use kya_local::{Address, Decision, Error, Event, LocalKya, Options, SpotChecks};
 use registry_core::registry::{agent::Status, kya::Registration};
@@ -234,6 +235,30 @@ async fn an_update_that_has_adopted_a_registry_is_one_though_a_later_round_gets_
     service.asked();
     service.state().faults = [((MANIFESTS, 1), Fault::Flipped)].into();
     assert!(matches!(local.update().await, Err(Error::Snapshot(_))));
+}
+
+/// The head as it would have been written had the manifest come so much later.
+fn received_later(head: &Path, millis: u64) {
+    let mut bytes = fs::read(head).unwrap();
+    let fetched_at = u64::from_be_bytes(bytes[5..13].try_into().unwrap()) + millis;
+    bytes[5..13].copy_from_slice(&fetched_at.to_be_bytes());
+    let content = bytes.len() - 8;
+    let checksum = keccak256(&bytes[..content]);
+    bytes[content..].copy_from_slice(&checksum[..8]);
+    fs::write(head, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_opened_by_a_clock_that_was_set_back_is_stale_until_it_is_updated() {
+    let (service, directory, local) = held().await;
+    drop(local);
+    received_later(&directory.path().join("registry.kya.head"), 3_600_000);
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    let kya = |local: &LocalKya| local.kya(wallet(1)).map(|verdict| verdict.decision);
+    assert!(matches!(kya(&local), Err(Error::Stale { age: None })));
+    assert_eq!(local.age(), None);
+    local.update().await.unwrap();
+    assert_eq!(kya(&local).unwrap(), Decision::Provision);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,12 +65,16 @@ mod tests {
         let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
         let listening = listener();
         let (taken, free) = (port(&listening), port(&listener()));
+        let taken_by = |port: &str, what: &str| {
+            format!("port {port} is taken: end what listens there, or choose another with --{what}-port")
+        };
         let all_free = ["--chain-port", "0", "--guarded-port", "0"];
         for (options, expected) in [
             (["--worker-prot", "3001", "--relayer-port", "0"], DEV_USAGE.to_owned()),
             (["--worker-port", "x", "--relayer-port", "0"], "--worker-port: x is no port".to_owned()),
-            (["--worker-port", &taken, "--relayer-port", "0"], format!("port {taken} is taken")),
-            (["--worker-port", &free, "--relayer-port", &free], format!("port {free} is taken")),
+            (["--worker-port", &taken, "--relayer-port", "0"], taken_by(&taken, "worker")),
+            (["--worker-port", "0", "--relayer-port", &taken], taken_by(&taken, "relayer")),
+            (["--worker-port", &free, "--relayer-port", &free], taken_by(&free, "relayer")),
         ] {
             let arguments: Vec<String> = all_free.into_iter().chain(options).map(str::to_owned).collect();
             let refused = dev(&arguments).unwrap_err().to_string();

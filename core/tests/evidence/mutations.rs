@@ -117,6 +117,7 @@ fn ten_thousand_changed_documents_are_all_refused() {
             }
         }
     }
+    println!("{refused} changed documents refused: {reasons:?}");
     assert!(refused > 10_000, "only {refused} documents were changed");
     // Each check has had its share of the work.
     for kind in

@@ -80,7 +80,10 @@ fn only_65_bytes_with_v_27_or_28_and_the_lower_s_are_a_signature() {
         let twin = [&bytes[..32], &s.to_be_bytes::<32>(), &[other]].concat();
         assert_eq!(refused(twin), SignatureError::Malleable);
         let zero_r = [&[0; 32], &bytes[32..]].concat();
-        assert_eq!(refused(zero_r), SignatureError::Unrecoverable);
+        let zero_s = [&bytes[..32], &[0; 32], &bytes[64..]].concat();
+        for zero in [zero_r, zero_s] {
+            assert_eq!(refused(zero), SignatureError::Unrecoverable);
+        }
     }
 }
 

@@ -177,13 +177,15 @@ fn a_cap_that_takes_more_calls_than_reading_all_agents_is_not_kept_to() {
 }
 
 #[test]
-fn small_batches_cost_no_events() {
+fn small_batches_and_logs_a_block_behind_cost_no_events() {
     let small = |batch_status| Quirks { batch_limit: Some(3), batch_status, ..Quirks::default() };
-    for quirks in [small(Some(400)), small(None)] {
+    let behind = Quirks { logs_behind: true, ..Quirks::default() };
+    for quirks in [small(Some(400)), small(None), behind] {
         let mut index = Indexed::filled(40, 0);
         index.node.quirks = quirks.clone();
         for round in 1..4 {
             index.attest(round, 2);
+            // The newest block alone is left for the next refresh.
             index.idle_for(45);
         }
         assert_eq!(index.state().counters, Counters::default(), "{quirks:?}");

@@ -82,6 +82,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     let id = register(&stage.chain, "stored", "stored", 0).await;
     is_listed(&stage, id).await;
 
+    stage.client.get("/api/v1/changes?since=1-1").await.failed(410, "CURSOR_EXPIRED");
     let cursor = changes_from_now(&stage.client).await;
     break_store(&stage, "disk I/O error");
     suspend(&stage.chain, id).await;

@@ -68,6 +68,13 @@ async fn a_cold_request_takes_one_round_trip_and_a_warm_one_none() {
 async fn strangers_have_no_more_read_than_the_settings_say() {
     let (proxy, text) = counted(chain().await).await;
     let limited = text.replace("[kya]", "reads-per-second = 1\nreads-in-flight = 10\n[kya]");
+    let gate = Gate::start(&limited).await.unwrap();
+    let request = signed("/");
+    proxy.reset();
+    let answers = join_all((0..100).map(|_| ask(&gate, &request))).await;
+    let admitted = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!((admitted, proxy.posts()), (1, 1), "a hundred copies at a cold wallet");
+
     // Each of another key, which signed; and of none, whose signature only code could accept.
     let gate = Gate::start(&limited).await.unwrap();
     proxy.reset();

@@ -5,6 +5,7 @@
 //! 2. Settings that are missing or wrong are named; those of the chain decide which nodes are believed.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 
+use alloy::primitives::Address;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::assert_has;
 use e2e::fault::{Fault, Rule};
@@ -58,6 +59,11 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
             "KYA_TTL_SECONDS must be a text or a whole number, and is a boolean",
         ),
         (good.clone().unset("MAX_HEAD_AGE_SECONDS"), "RPC_UNAVAILABLE", "RPC endpoint's newest block is "),
+        (
+            good.clone().var("REGISTRY_ADDRESS", Address::repeat_byte(7)),
+            "REGISTRY_ERROR",
+            "No contract at 0x07",
+        ),
         (good.clone().typed("CHAIN_ID", json!(5)), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
         (good.clone().var("RPC_URL", &several).var("RATE_LIMITTER", "kv"), "", "RATE_LIMITTER is no setting"),
     ] {

@@ -91,6 +91,9 @@ mod tests {
                 |chain: &str, address: &str| dialect.account(&format!("{namespace}:{chain}:{address}"));
             let account = Account { chain: 8453, address: address.parse().unwrap() };
             assert_eq!(keyid("8453", address), Some(account));
+            for keyid in ["", namespace, &format!("{namespace}:8453")] {
+                assert_eq!(dialect.account(keyid), None, "{keyid}");
+            }
             for chain in ["", "0", "01", "+1", "1 ", "-1", "0x1", "18446744073709551616"] {
                 assert_eq!(keyid(chain, address), None, "{chain}");
             }
