@@ -1,10 +1,10 @@
-//! The account lens: a read-only contract (`contracts/src/AccountLens.sol`) that says in one `eth_call` what
-//! no contract on a chain does: whether an account has code. Like the [lens](super::lens) over agents it is
-//! never deployed, and runs by the same methods.
+//! The account lens: a read-only contract (`contracts/src/AccountLens.sol`) that reports in one `eth_call`
+//! what no contract on a chain does: whether an account has code. Like the [lens](super::lens) over agents it
+//! is never deployed, and runs by the same methods.
 //!
 //! It answers `aggregate3` as Multicall3 does, so that a chunk with a call to [`ADDRESS`] goes to the lens as
-//! it is, other calls included. All calls are static: an account whose code is asked for an opinion cannot
-//! change what the calls after it read.
+//! it is, other calls included. All calls are static: an account's code that checks a signature cannot change
+//! what the calls after it read.
 
 use alloy_primitives::Address;
 

@@ -35,7 +35,7 @@ pub struct Limits {
     pub max_reply_bytes: usize,
     /// Retries: batches without progress, in addition to one failover per further endpoint.
     pub retries: u32,
-    /// Times a node may not know the pinned block.
+    /// Number of times that a node may not know the pinned block.
     pub repins: u32,
     /// Milliseconds an endpoint has for a batch; [`Self::walk_ms`] is added.
     pub timeout_ms: u32,
@@ -110,7 +110,7 @@ pub struct Reply<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a batch has no reply.
+/// Reason why a batch has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The connection failed, or broke before the body's end.
@@ -121,7 +121,7 @@ pub enum Failure {
     TooLarge,
 }
 
-/// A call without a result yet, and how many calls may share its chunk.
+/// A call without a result yet, and the number of calls that may share its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PendingCall {
     pub(super) call: Call,
@@ -156,14 +156,14 @@ pub(super) enum Job {
     Walk(WalkKey, Span),
 }
 
-/// Whether a call is to the account lens, which serves its whole chunk. Hosts that ask for no account do not
-/// carry the lens.
+/// Returns whether a call is to the account lens, which serves its whole chunk. Hosts that ask for no account
+/// do not link the lens.
 fn is_of_account(call: &Call) -> bool {
     cfg!(feature = "account-lens") && call.target == account_lens::ADDRESS
 }
 
 impl Job {
-    /// Whether it runs a contract that is not deployed.
+    /// Returns whether the job runs a contract that is not deployed.
     pub(super) fn runs_lens(&self) -> bool {
         match self {
             Self::Calls(calls) => calls.iter().any(|pending| is_of_account(&pending.call)),
@@ -196,7 +196,7 @@ pub(super) struct InFlight {
     pub(super) jobs: Vec<SentJob>,
     /// Calls are pinned by block hash (EIP-1898).
     pub(super) by_hash: bool,
-    /// The run's calls at the newest block: whether they work there.
+    /// The batch tries whether the run's calls work at the newest block.
     pub(super) is_probe: bool,
     pub(super) method: Method,
     /// Ids of proof requests; such a batch holds nothing else.
@@ -222,7 +222,7 @@ impl InFlight {
         self.jobs.into_iter().map(|sent| sent.job)
     }
 
-    /// The number of JSON-RPC requests.
+    /// Returns the number of JSON-RPC requests.
     pub(super) fn requests(&self) -> usize {
         self.headers.len()
             + self.proof.len()
@@ -230,7 +230,7 @@ impl InFlight {
             + self.jobs.iter().map(|sent| sent.job.requests()).sum::<usize>()
     }
 
-    /// Agents or calls of the largest request.
+    /// Returns the number of agents or calls of the largest request.
     pub(super) fn most_work(&self) -> u64 {
         let work = |sent: &SentJob| match &sent.job {
             Job::Calls(calls) => calls.len() as u64,
@@ -240,7 +240,7 @@ impl InFlight {
         self.jobs.iter().map(work).max().unwrap_or_default()
     }
 
-    /// Bytes of the reply as expected, generously. Logs may be of any size.
+    /// Returns the expected bytes of the reply, generously. Logs may be of any size.
     pub(super) fn expected_bytes(&self) -> usize {
         const HEADER: usize = 2_000;
         const CALL: usize = 2_000;
@@ -264,7 +264,7 @@ impl InFlight {
         all.fold(0, usize::saturating_add)
     }
 
-    /// The batch's JSON; `block` is the block parameter of the calls.
+    /// Returns the batch's JSON; `block` is the block parameter of the calls.
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
         let headers = (0..).zip(&self.headers).map(|(id, header)| {
             let (method, block) = match header {

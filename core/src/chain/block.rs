@@ -19,7 +19,7 @@
 //! and only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number
 //! if the node accepts no hashes; the markers have to agree with the header, too, and by number a header
 //! comes with each batch. A reply pinned by hash that is of another block rules the endpoint out: it ignores
-//! what it is asked.
+//! the block parameter.
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -47,13 +47,13 @@ const DISTANCES: [u64; 4] = [32, 2, 8, 128];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
-    /// Its height.
+    /// Height of the block.
     #[serde(deserialize_with = "quantity")]
     pub number: u64,
-    /// Its hash.
+    /// Hash of the block.
     #[serde(deserialize_with = "hash")]
     pub hash: B256,
-    /// The parent block's hash.
+    /// Hash of the parent block.
     #[serde(deserialize_with = "hash")]
     pub parent_hash: B256,
     /// Timestamp in unix seconds; several blocks may share one.
@@ -62,7 +62,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether the marker is of this block; `None` if it does not tell.
+    /// Returns whether the marker is of this block; `None` if it does not tell.
     pub(super) fn is_of_marker(&self, marker: &Marker) -> Option<bool> {
         match (marker.parent, marker.seconds) {
             (Some(parent), _) => Some(parent == self.parent_hash),
@@ -71,9 +71,9 @@ impl Header {
         }
     }
 
-    /// Whether contracts at this block, which the marker is of, see the numbers of its chain; `None` if it
-    /// does not tell. Apart from another chain's number, a marker of about the same time is of a block
-    /// nearby.
+    /// Returns whether contracts at the marker's block see the numbers of their own chain; `None` if it does
+    /// not tell. A marker of about the same time as this header has a number nearby, unless the number is
+    /// another chain's.
     pub(super) fn is_seen_by_contracts(&self, marker: &Marker) -> Option<bool> {
         const NEARBY_BLOCKS: u64 = 1_024;
         const NEARBY_SECONDS: u64 = 60;
@@ -86,7 +86,7 @@ impl Header {
         is_elsewhere.then_some(false)
     }
 
-    /// Whether this is the header asked for.
+    /// Returns whether this is the header asked for.
     pub(super) fn is_of(&self, of: HeaderOf) -> bool {
         match of {
             HeaderOf::Block(BlockId::Number(number)) => self.number == number,
@@ -131,9 +131,9 @@ pub(super) struct Pin {
     pub(super) source: usize,
     /// A reply at this block came from the expected chain: a header alone does not show that.
     pub(super) checked: bool,
-    /// Exempt from the freshness check: a fresh block was stepped back from, or named it.
+    /// Exempt from the freshness check: a fresh block was stepped back from, or the block was asked for.
     pub(super) is_older: bool,
-    /// Its number is that of no other block of the chain.
+    /// It is the canonical block of its number.
     pub(super) is_canonical: bool,
 }
 
@@ -150,7 +150,7 @@ impl ReadBlock {
         Self::Pinned(Pin { header, source: endpoint, checked: false, is_older: true, is_canonical: false })
     }
 
-    /// The parent hash that markers have to match; `None` accepts that of the first reply.
+    /// Returns the parent hash that markers have to match; `None` accepts that of the first reply.
     pub(super) const fn parent(&self) -> Option<B256> {
         match self {
             Self::Newest { read } => match read {
@@ -174,7 +174,7 @@ impl ReadBlock {
         }
     }
 
-    /// The initial state: the block asked about, or the newest.
+    /// Returns the initial state: the block asked about, or the newest.
     pub(super) const fn begin(asked: Option<BlockId>) -> Self {
         match asked {
             Some(block) => Self::Asked(block),
@@ -182,7 +182,7 @@ impl ReadBlock {
         }
     }
 
-    /// Nothing is pinned yet: the next header pins.
+    /// Returns whether nothing is pinned yet: the next header pins.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self, Self::Newest { .. } | Self::Asked(_))
     }
@@ -219,7 +219,7 @@ impl ReadBlock {
         parent != Some(header.parent_hash)
     }
 
-    /// The endpoint that named the pinned block does not have it: an older block is next.
+    /// Steps back: the endpoint that named the pinned block does not have it.
     pub(super) const fn step_back(&mut self) {
         if let Self::Pinned(pin) = *self {
             *self = Self::SteppingBack { from: pin };
@@ -247,7 +247,7 @@ impl ReadBlock {
         true
     }
 
-    /// The headers to request, at most `room`.
+    /// Returns the headers to request, at most `room`.
     pub(super) fn headers(&self, room: usize) -> Vec<HeaderOf> {
         match self {
             Self::Newest { .. } => vec![HeaderOf::Newest],
@@ -268,7 +268,6 @@ fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error>
     spelled::quantity(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("no quantity"))
 }
 
-/// A 32-byte hash.
 fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
@@ -281,7 +280,7 @@ mod tests {
         Header { number, timestamp, hash: B256::with_last_byte(number as u8), parent_hash: B256::ZERO }
     }
 
-    /// The number stepped back to from block 1,000 of a chain with a block every so many milliseconds.
+    /// Returns the number stepped back to from block 1,000 of a chain with this block time.
     fn stepped_back(milliseconds: u64, room: usize) -> u64 {
         stepped_back_over(|number| number * milliseconds / 1_000, room, 0).unwrap()
     }

@@ -1,5 +1,5 @@
-//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also keeps what is known
-//! of each ([`NodeTraits`]).
+//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also keeps the known
+//! traits of each node ([`NodeTraits`]).
 //!
 //! A host keeps [`Endpoints`] between runs. Each run works on a copy and returns an [`Update`] to merge, so
 //! that concurrent runs do not overwrite one another's changes.
@@ -14,47 +14,47 @@ use crate::{chain::NodeFeatures, eth::abi::IMulticall3::getChainIdCall};
 
 /// Agents or calls per `eth_call` after the second time-out.
 const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
-/// Agents or calls in an `eth_call` that are no reason for a time-out.
+/// Agents or calls of an `eth_call` that is too small to be the reason for a time-out.
 const FEW_CALLS: u64 = 8;
 
-/// Milliseconds after which a run begins with the first endpoint again, and one asks again for what nodes
-/// lacked.
+/// Interval in milliseconds between runs that begin with the first endpoint again, and between runs that ask
+/// again for what nodes lacked.
 const AGAIN_MILLIS: u64 = 60_000;
 
-/// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
-/// its index in the operator's list, from 0.
+/// State of the RPC endpoints that a host keeps between runs: plain data without URLs. An endpoint is
+/// identified by its index in the operator's list, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// One per endpoint, at least one.
     traits: Vec<NodeTraits>,
-    /// What of these was found since the last update.
+    /// Traits found since the last update.
     found: Vec<NodeTraits>,
     preferred: usize,
     /// The preferred endpoint at the last update.
     published: usize,
-    /// From when on a run begins with the first endpoint again, unix milliseconds.
+    /// Time from which a run begins with the first endpoint again, in unix milliseconds.
     first_again_at: u64,
     /// The next run begins with the first endpoint.
     tries_first: bool,
-    /// From when on a run asks anew for what nodes were found to lack, unix milliseconds.
+    /// Time from which a run asks again for what nodes were found to lack, in unix milliseconds.
     anew_at: u64,
-    /// The next run does.
+    /// The next run asks again for what nodes were found to lack.
     asks_anew: bool,
-    /// The chain that all endpoints have to be on.
+    /// Id of the chain that all endpoints must be on.
     chain_id: Option<u64>,
 }
 
-/// What a run learned since its last update.
+/// Traits and failover that a run learned since its last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     traits: Vec<NodeTraits>,
-    /// The endpoint before and after failover.
+    /// The preferred endpoint before and after failover.
     switch: Option<(usize, usize)>,
 }
 
 impl Endpoints {
-    /// `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is safe only
-    /// for a single endpoint: several might be on different chains.
+    /// Creates `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is
+    /// safe only for a single endpoint: several might be on different chains.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
         let unknown = vec![NodeTraits::default(); count.max(1)];
         Self {
@@ -70,12 +70,12 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint to ask first: the last one that answered.
+    /// Returns the endpoint to ask first: the last one that answered.
     pub const fn preferred(&self) -> usize {
         self.preferred
     }
 
-    /// The copy for a new run, without pending changes.
+    /// Returns the copy for a new run, without pending changes.
     #[must_use]
     pub(crate) fn begin(self) -> Self {
         let preferred = if self.tries_first { 0 } else { self.preferred };
@@ -86,9 +86,9 @@ impl Endpoints {
         Self { traits, found, published, preferred, tries_first: false, asks_anew: false, ..self }
     }
 
-    /// The copy for a run that begins now (unix milliseconds). The operator's order is one of preference:
-    /// while another endpoint than the first is preferred, one run a minute begins with the first, and where
-    /// that answers, it is preferred again. One run a minute finds out anew what the nodes lack.
+    /// Returns the copy for a run that begins at `now`, in unix milliseconds. The operator's order is one of
+    /// preference: while another endpoint than the first is preferred, one run a minute begins with the
+    /// first, and prefers it again if it answers. One run a minute finds out anew what the nodes lack.
     pub fn for_run(&mut self, now: u64) -> Self {
         let is_due = now >= self.first_again_at;
         if is_due || self.preferred == 0 {
@@ -101,8 +101,8 @@ impl Endpoints {
         Self { tries_first: is_due && self.preferred > 0, asks_anew, ..self.clone() }
     }
 
-    /// What this copy learned since the last update. Each failover is reported once: repeated, it would undo
-    /// that of a concurrent run.
+    /// Returns what this copy learned since the last update. Each failover is reported once: repeated, it
+    /// would undo the failover of a concurrent run.
     pub(crate) fn update(&mut self) -> Update {
         let left = std::mem::replace(&mut self.published, self.preferred);
         let switch = (left != self.preferred).then_some((left, self.preferred));
@@ -115,7 +115,7 @@ impl Endpoints {
         self.preferred = (self.preferred + 1) % self.traits.len().max(1);
     }
 
-    /// What runs have found out of each endpoint, in the operator's order.
+    /// Iterates over the features that runs have found of each endpoint, in the operator's order.
     pub fn features(&self) -> impl Iterator<Item = NodeFeatures> {
         self.traits.iter().map(|traits| NodeFeatures {
             block_hash: traits.takes_hashes,
@@ -143,7 +143,7 @@ impl Endpoints {
         }
     }
 
-    /// Keeps what was found of an endpoint.
+    /// Merges traits found of an endpoint.
     fn learn(&mut self, endpoint: usize, traits: NodeTraits) {
         if let (Some(known), Some(found)) = (self.traits.get_mut(endpoint), self.found.get_mut(endpoint)) {
             let news = traits.news(*known);
@@ -152,7 +152,7 @@ impl Endpoints {
     }
 }
 
-/// How one run uses the endpoints: which one it asks, and the faults of each.
+/// Use of the endpoints by one run: the endpoint that it asks, and the faults of each.
 #[derive(Debug)]
 pub(super) struct Rotation {
     pub(super) known: Endpoints,
@@ -169,9 +169,9 @@ struct EndpointHealth {
     out: bool,
     /// A read pinned by hash failed: numbers are tried.
     tries_numbers: bool,
-    /// What it answers by number does not tell its block.
+    /// Its replies to reads by number do not tell their block.
     numbers_fail: bool,
-    /// It gave an error that was taken for a passing one: a second one is about the request.
+    /// It gave an error that was taken for a transient one: a second one is about the request.
     has_refused: bool,
     /// Batches of few requests that were not answered in time.
     time_outs: u32,
@@ -204,12 +204,12 @@ impl Rotation {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
-    /// Keeps what the current endpoint has shown.
+    /// Records traits that the current endpoint has shown.
     pub(super) fn learn(&mut self, traits: NodeTraits) {
         self.known.learn(self.current(), traits);
     }
 
-    /// What this run has seen of the current endpoint.
+    /// Returns what this run has seen of the current endpoint.
     fn health(&self) -> EndpointHealth {
         self.health.get(self.current()).copied().unwrap_or_default()
     }
@@ -221,7 +221,7 @@ impl Rotation {
         }
     }
 
-    /// Whether reads of an endpoint are pinned by number instead of by hash.
+    /// Returns whether reads of an endpoint are pinned by number instead of by hash.
     pub(super) fn pins_by_number(&self, endpoint: usize) -> bool {
         self.known.traits.get(endpoint).is_some_and(|traits| traits.takes_hashes == Some(false))
             || self.health.get(endpoint).is_some_and(|health| health.tries_numbers)
@@ -232,34 +232,34 @@ impl Rotation {
         self.change_health(|health| health.tries_numbers = tries_numbers);
     }
 
-    /// Pins the reads of the current endpoint by hash until the run ends: what it answers by number does not
-    /// tell its block.
+    /// Pins the reads of the current endpoint by hash until the run ends: its replies to reads by number do
+    /// not tell their block.
     pub(super) fn leave_numbers(&mut self) {
         self.change_health(|health| (health.tries_numbers, health.numbers_fail) = (false, true));
     }
 
-    /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number
-    /// serves.
+    /// Returns whether the current endpoint must be read by hash: it took one, or its replies to reads by
+    /// number do not tell their block.
     pub(super) fn needs_hashes(&self) -> bool {
         self.traits().takes_hashes == Some(true) || self.health().numbers_fail
     }
 
-    /// Whether the current endpoint has given an error in this run that was taken for a passing one.
+    /// Returns whether the current endpoint has given an error that was taken for a transient one.
     pub(super) fn has_refused(&self) -> bool {
         self.health().has_refused
     }
 
-    /// Records such an error of the current endpoint.
+    /// Records an error of the current endpoint that was taken for a transient one.
     pub(super) fn refused(&mut self) {
         self.change_health(|health| health.has_refused = true);
     }
 
-    /// Whether the current endpoint may take numbers alone, and they are not tried yet.
+    /// Returns whether the current endpoint may take only block numbers, and has not been tried with them.
     pub(super) fn may_try_numbers(&self) -> bool {
         !self.needs_hashes() && !self.pins_by_number(self.current())
     }
 
-    /// Keeps how the current endpoint was asked, because it has answered.
+    /// Records how the current endpoint was asked, because it has answered.
     pub(super) fn learn_answer(&mut self, by_hash: bool, is_pinned: bool) {
         let by_number = !by_hash && is_pinned && self.pins_by_number(self.current());
         let takes_hashes = (by_hash || by_number).then_some(by_hash);
@@ -267,7 +267,7 @@ impl Rotation {
         self.learn(NodeTraits { takes_hashes, work_per_call, ..NodeTraits::default() });
     }
 
-    /// Keeps that the current endpoint has answered so many requests of a batch.
+    /// Records that the current endpoint has answered `answered` of the `requests` of a batch.
     pub(super) fn learn_batch(&mut self, answered: usize, requests: usize) {
         if answered == 0 {
             return;
@@ -285,8 +285,8 @@ impl Rotation {
         self.health().work_per_call.map_or(known, |work| work.min(known))
     }
 
-    /// The current endpoint did not answer in time calls of which the largest holds so many agents or calls.
-    /// The first time is the endpoint's fault; from the second time on, calls are smaller: true.
+    /// Records a time-out of the current endpoint, for calls of which the largest has `sent` agents or calls.
+    /// The first time is the endpoint's fault; from the second on, calls are made smaller: true.
     pub(super) fn time_out(&mut self, sent: u64) -> bool {
         let (current, work) = (self.current(), self.work_per_call().min(sent));
         let Some(health) = self.health.get_mut(current) else { return false };
@@ -308,13 +308,13 @@ impl Rotation {
         self.traits().log_blocks.limit()
     }
 
-    /// Keeps that the current endpoint has answered a range of logs of so many blocks.
+    /// Records that the current endpoint has answered logs of a range of `blocks` blocks.
     pub(super) fn learn_logs(&mut self, blocks: u64) {
         let log_blocks = self.traits().log_blocks.answered(blocks);
         self.learn(NodeTraits { logs: Some(true), log_blocks, ..NodeTraits::default() });
     }
 
-    /// Whether there is an endpoint without a fault that is not known to serve no logs.
+    /// Returns whether another endpoint has no fault and is not known to lack logs.
     pub(super) fn may_leave_for_logs(&self) -> bool {
         let others = self.health.iter().zip(&self.known.traits).enumerate();
         let may_serve = |(place, (health, traits)): (usize, (&EndpointHealth, &NodeTraits))| {
@@ -323,13 +323,13 @@ impl Rotation {
         others.into_iter().any(may_serve)
     }
 
-    /// Keeps that the current endpoint answers headers where it has not answered logs, and what that shows.
+    /// Records that the current endpoint answers headers though it did not answer logs, and what that shows.
     pub(super) fn answers_headers(&mut self, learned: NodeTraits) {
         self.learn(learned);
         self.change_health(|health| health.answers_headers = true);
     }
 
-    /// Whether the current endpoint has done so in this run.
+    /// Returns whether the current endpoint has answered headers in this run though it did not answer logs.
     pub(super) fn has_answered_headers(&self) -> bool {
         self.health().answers_headers
     }
@@ -339,8 +339,7 @@ impl Rotation {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Switches to an endpoint that answered sooner than the current one, which has no fault: for this run
-    /// alone.
+    /// Switches to an endpoint that answered sooner, for this run alone: the current one has no fault.
     pub(super) const fn stay_with(&mut self, endpoint: usize) {
         let is_listed = endpoint <= self.others() as usize;
         let Endpoints { preferred, published, .. } = &mut self.known;
@@ -360,7 +359,7 @@ impl Rotation {
         self.switch(endpoint + 1)
     }
 
-    /// Returns the current endpoint, with one more fault.
+    /// Counts a fault against the current endpoint, and returns its index.
     fn count_fault(&mut self, lasting: bool) -> usize {
         self.change_health(|health| {
             health.faults += 1;
@@ -369,22 +368,22 @@ impl Rotation {
         self.current()
     }
 
-    /// Keeps an error of the current endpoint, for the run's final error.
+    /// Records an error of the current endpoint, for the run's final error.
     pub(super) fn note(&mut self, error: RunError, lasting: bool) {
         if lasting || !self.last_fault.as_ref().is_some_and(|fault| fault.lasting) {
             self.last_fault = Some(EndpointFault { endpoint: self.current(), error, lasting });
         }
     }
 
-    /// The current endpoint lacks a block: another may have it, but a lagging endpoint is preferred to a
-    /// failed one.
+    /// Fails over from the current endpoint, which lacks a block. Another may have it, but a lagging endpoint
+    /// is preferred to a failed one.
     pub(super) fn lacks_block(&mut self) {
         let endpoint = self.count_fault(false);
         self.switch(endpoint);
     }
 
-    /// The current endpoint's reply is too large. True if another endpoint is asked next: its reply may be
-    /// smaller. If all replies are too large, so is the request: the run returns to the first of them.
+    /// Handles a too large reply of the current endpoint. True if another endpoint is asked next: its reply
+    /// may be smaller. If all replies are too large, so is the request: the run returns to the first of them.
     pub(super) fn try_another_size(&mut self) -> bool {
         let endpoint = self.count_fault(false);
         self.oversized.push(endpoint);
@@ -406,8 +405,8 @@ impl Rotation {
         best.is_some()
     }
 
-    /// The endpoint with the fewest faults that is neither ruled out nor in `but`; ties go to the first from
-    /// `start` on.
+    /// Returns the endpoint with the fewest faults that is neither ruled out nor in `but`; ties go to the
+    /// first from `start` on.
     fn best(&self, start: usize, but: &[usize]) -> Option<usize> {
         let count = self.known.traits.len();
         (start..start + count)
@@ -425,7 +424,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// Whether the current endpoint is known to be on the expected chain, if any is expected.
+    /// Returns whether the current endpoint is known to be on the expected chain, if any is expected.
     pub(super) fn knows_chain(&self) -> bool {
         self.known.chain_id.is_none() || self.traits().knows_chain == Some(true)
     }
@@ -439,7 +438,7 @@ impl Rotation {
         }
     }
 
-    /// The run's final error: the only endpoint's own, or of several the last lasting one, else the last.
+    /// Takes the run's final error: the only endpoint's, or of several the last lasting one, else the last.
     pub(super) fn conclude(&mut self) -> Option<RunError> {
         let EndpointFault { endpoint, error, .. } = self.last_fault.take()?;
         let count = self.known.traits.len();

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Why a run ended. No message carries an endpoint's URL or key.
+/// Error that ends a run. No message carries an endpoint's URL or key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The endpoint could not be reached, or the connection broke.
@@ -88,7 +88,7 @@ pub enum RunError {
     /// The endpoint ignored the block to read at.
     #[error("RPC endpoint answered at another block than asked")]
     OtherBlock,
-    /// The endpoint has no state of the block to read at, but of the newest.
+    /// The endpoint has the newest block's state, but not that of the block to read at.
     #[error("RPC endpoint does not have the state of the block: {message}")]
     NoState {
         /// The node's message, without anything that looks like a URL or a key.
@@ -112,10 +112,10 @@ pub enum RunError {
         /// The deadline, rounded up.
         seconds: u32,
     },
-    /// The run exceeded its batches.
+    /// The run exceeded its limit of batches.
     #[error("Answer needs too many round trips")]
     TooManyRounds,
-    /// The run exceeded its contract reads.
+    /// The run exceeded its limit of contract reads.
     #[error("Answer needs too many contract calls")]
     TooManyCalls,
 }
@@ -147,7 +147,7 @@ impl RunError {
         }
     }
 
-    /// Whether the block asked about is unavailable: no node has it, or the contracts were deployed later.
+    /// Returns whether the block asked about is unavailable: no node has it, or the contracts are newer.
     pub(super) fn is_about_the_block(&self) -> bool {
         match self {
             Self::BlockUnavailable | Self::NoState { .. } | Self::NoContract(_) | Self::NoMulticall(_) => {
@@ -158,12 +158,12 @@ impl RunError {
         }
     }
 
-    /// A node's error without secrets.
+    /// Converts a node's error, without secrets.
     pub(crate) fn node(error: &ErrorPayload) -> Self {
         Self::Node { code: error.code, message: without_secrets(&error.message) }
     }
 
-    /// Removes the endpoints' secrets, however short and bare a node quotes them.
+    /// Removes the endpoints' secrets, in whatever form a node quotes them.
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
             Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
@@ -177,7 +177,7 @@ impl RunError {
     }
 }
 
-/// What a query over the registry can end with instead of an answer.
+/// Error that ends a query over the registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// The caller's fault: the registry has no such agent. 404.
@@ -225,7 +225,7 @@ impl QueryError {
         }
     }
 
-    /// Whether only one agent's record is affected.
+    /// Returns whether only one agent's record is affected.
     pub(crate) const fn is_of_one_record(&self) -> bool {
         matches!(self, Self::TooHeavy { .. } | Self::Reverted { .. } | Self::UnknownStatus(_))
     }

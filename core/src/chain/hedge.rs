@@ -1,10 +1,10 @@
 //! Hedged requests: a request that has waited for too long is sent to the next endpoint as well, and the
-//! first good answer wins. It takes the tail off the response times of an endpoint that is slow now and then,
-//! which no failover does. Too long is the 95th percentile of the last answers' times, but at least
-//! `LEAST_MEDIANS` and at most `MOST_MEDIANS` times their median.
+//! first good answer wins. That cuts the tail latency of an endpoint that is slow now and then, which
+//! failover does not. The wait is the 95th percentile of recent answers' times, but at least `LEAST_MEDIANS`
+//! and at most `MOST_MEDIANS` times their median.
 //!
-//! A budget bounds what it costs: extra requests are at most one for every `PRIMARY_PER_HEDGE`. Replies
-//! that are expected to be large (`MAX_HEDGED_BYTES`) are never asked for twice.
+//! A budget bounds the cost: extra requests are at most one for every `PRIMARY_PER_HEDGE`. Replies that are
+//! expected to be large (`MAX_HEDGED_BYTES`) are never asked for twice.
 //!
 //! ```text
 //!   begin: after how long --+--> the answer: answered
@@ -18,21 +18,21 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::batch::{Batch, Reply};
 
-/// Answers that the percentile is taken of.
+/// Number of recent answers that the percentile is taken of.
 const WINDOW: usize = 128;
-/// Answers before there is a percentile.
+/// Minimum number of answers for a percentile.
 const LEAST_ANSWERS: usize = 20;
 /// Requests that pay for one extra request: 5 %.
 const PRIMARY_PER_HEDGE: u32 = 20;
 /// Extra requests that may be saved up for a bad minute.
 const MOST_SAVED: u32 = 10;
-/// The earliest hedge, in medians: the other endpoint's answer takes about one more, so that an earlier hedge
-/// of an answer that is about to come gains nothing, and leaves nothing in the budget for late ones.
+/// The earliest hedge, in medians. The other endpoint takes about one more median, so an earlier hedge gains
+/// nothing on an answer that is about to come, and leaves nothing in the budget for late ones.
 const LEAST_MEDIANS: u32 = 2;
 /// The latest hedge, in medians. Where more than one answer in twenty is late, the percentile is a late
 /// answer's time.
 const MOST_MEDIANS: u32 = 8;
-/// The largest reply that is asked for twice, as expected.
+/// Largest expected reply of a hedged request, in bytes.
 pub(super) const MAX_HEDGED_BYTES: usize = 64 * 1024;
 
 /// The times of the last answers, and the budget of extra requests. A host keeps one for all its runs.
@@ -40,13 +40,13 @@ pub(super) const MAX_HEDGED_BYTES: usize = 64 * 1024;
 pub struct Hedging {
     /// The last answers' times in milliseconds, the oldest first.
     millis: VecDeque<u32>,
-    /// What is left, in requests that pay for it.
+    /// Remaining budget, in requests that pay for it.
     budget: u32,
 }
 
 impl Hedging {
-    /// Counts a request that [may be hedged](super::Run::may_hedge), and says after how many milliseconds
-    /// without an answer to hedge it, if at all.
+    /// Counts a request that [may be hedged](super::Run::may_hedge), and returns the milliseconds without an
+    /// answer after which to hedge it, if at all.
     pub fn begin(&mut self, batch: &Batch, endpoints: usize) -> Option<u32> {
         if endpoints < 2 {
             return None;
@@ -71,7 +71,7 @@ impl Hedging {
         self.millis.push_back(millis);
     }
 
-    /// After how many milliseconds without an answer a request is hedged.
+    /// Returns the milliseconds without an answer after which a request is hedged.
     fn delay(&self) -> Option<u32> {
         if self.millis.len() < LEAST_ANSWERS {
             return None;
@@ -83,7 +83,7 @@ impl Hedging {
     }
 }
 
-/// The nearest rank of sorted times; 0 of none.
+/// Returns a percentile of sorted times by nearest rank; 0 of none.
 fn percentile(sorted: &[u32], percent: usize) -> u32 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -103,8 +103,8 @@ pub enum Racer {
     Hedge,
 }
 
-/// Which of two requests wins, given for each whether its answer is [good](is_good); `None` while it is open.
-/// If neither is good, the primary's counts, as without a hedge. `None` if it takes another answer to tell.
+/// Returns the winner, or `None` while it is undecided. An argument tells whether that request's answer is
+/// [good](is_good), `None` before it arrives. If neither is good, the primary's counts.
 pub const fn winner(primary: Option<bool>, hedge: Option<bool>) -> Option<Racer> {
     match (primary, hedge) {
         (Some(true), _) | (Some(false), Some(false)) => Some(Racer::Primary),
@@ -113,7 +113,7 @@ pub const fn winner(primary: Option<bool>, hedge: Option<bool>) -> Option<Racer>
     }
 }
 
-/// Whether a reply has a result for each request. Another one may have it where this one has an error.
+/// Returns whether each response has a result. Another reply may have one where this has an error.
 pub fn is_good(reply: Reply<'_>) -> bool {
     #[derive(Deserialize)]
     struct Entry {

@@ -26,7 +26,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// The calls that start a chunk.
+    /// Returns the calls that start a chunk.
     pub(super) fn calls(multicall3: Address) -> [Call; 4] {
         [
             getLastBlockHashCall {}.abi_encode(),
@@ -53,12 +53,12 @@ impl Marker {
         }
     }
 
-    /// What the marker tells of the block where contracts see another chain's blocks.
+    /// Drops the fields that are of another chain's blocks, where contracts see those.
     pub(super) const fn without_block(self) -> Self {
         Self { parent: None, number: None, ..self }
     }
 
-    /// The block, if all fields are known.
+    /// Returns the block, if all fields are known.
     pub(super) fn as_of(&self) -> Option<AsOf> {
         Some(AsOf {
             block_number: self.number?,

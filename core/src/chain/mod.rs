@@ -17,8 +17,8 @@
 //! Through its [`View`], a query reads contract calls ([`View::call`], [`View::calls`]), and inside this
 //! crate also the pinned block's header, other blocks' headers (`header_at`, `header_if_kept`), storage
 //! proofs (`proof`), storage roots (`storage_root_at`), logs (`logs`) and rows of consecutive agents
-//! (`rows`); a call to the account lens reads an account's code. Reads without a result yet
-//! are recorded and sent together.
+//! (`rows`); a call to the account lens reads an account's code. Reads without a result are recorded and sent
+//! together.
 //!
 //! A host with several endpoints passes its [`Endpoints`] to the run ([`Run::over`]), posts each batch to the
 //! endpoint it names, reports elapsed time ([`Run::passed`]), and merges what the run learned

@@ -1,4 +1,4 @@
-//! What to do about a node's error: one table, by [class of error](crate::eth::rpc::read_error) and kind of
+//! Reactions to a node's error: one table, by [class of error](crate::eth::rpc::read_error) and kind of
 //! request.
 //!
 //! | | header | one call | several calls | suspect | direct call | agents |
@@ -13,12 +13,12 @@
 //! | unclear | retry, the second time as give up | ← | ← | ← | ← | ← |
 //! | give up | end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
 //!
-//! Calls with an account among them run a lens as well: they go on with the next method where agents do.
+//! Calls that include one to the account lens run a lens as well: they use the next method where agents do.
 //!
-//! Words alone tell little of what a node lacks. Before the table's row counts, other ways to ask are tried
-//! where they are possible. Any error of a read by hash, of those to retry the second, may mean that the node
-//! takes no hashes (EIP-1898), until it has answered one: pin by number. An error for a whole batch, or for
-//! each of its requests, may be about its size, until one as large was answered: halve the batch.
+//! A message alone tells little of what a node lacks. Before the table's row counts, other ways to ask are
+//! tried where possible. Any error of a read by hash (the second, if it is one to retry) may mean that the
+//! node takes no hashes (EIP-1898), until it has answered one: pin by number. An error for a whole batch, or
+//! for each request, may be about its size, until one as large was answered: halve the batch.
 
 use super::batch::Job;
 use crate::eth::rpc::{
@@ -51,7 +51,7 @@ impl RequestKind {
     }
 }
 
-/// What to do about an error.
+/// Reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// Split the work.
@@ -70,7 +70,7 @@ pub(super) enum Recovery {
     End,
 }
 
-/// Where the error occurred.
+/// Circumstances of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ErrorContext {
     /// The HTTP status of the reply.
@@ -83,9 +83,9 @@ pub(super) struct ErrorContext {
     pub(super) may_be_batch: bool,
     /// The calls were pinned by block hash.
     pub(super) by_hash: bool,
-    /// They were, and the node may not take hashes.
+    /// The calls were pinned by block hash, and the node may not take hashes.
     pub(super) tries_numbers: bool,
-    /// The node gave an error before that was taken for a passing one.
+    /// The node gave an error before that was taken for a transient one.
     pub(super) has_refused: bool,
     /// The query is about a certain block.
     pub(super) is_at_block: bool,
@@ -93,7 +93,7 @@ pub(super) struct ErrorContext {
     pub(super) runs_lens: bool,
 }
 
-/// Looks up the table.
+/// Looks up the reaction in the table.
 pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorContext) -> Recovery {
     let ErrorContext {
         status,
@@ -149,17 +149,17 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
     }
 }
 
-/// Whether a status is transient: RFC 9110 section 15, RFC 6585 for 429.
+/// Returns whether a status is transient: RFC 9110 section 15, RFC 6585 for 429.
 pub(super) const fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..)
 }
 
-/// Whether a status says that the endpoint is busy or not reached, whatever the request.
+/// Returns whether a status says that the endpoint is busy or unreachable, whatever the request.
 pub(super) const fn is_overload(status: u16) -> bool {
     may_pass(status) && !matches!(status, 500 | 501)
 }
 
-/// Whether a status without JSON-RPC may be about the size of a batch, or about batches at all.
+/// Returns whether a status without JSON-RPC may be about the size of a batch, or about batches at all.
 pub(super) const fn is_about_the_batch(status: u16) -> bool {
     matches!(status, 400 | 403..=499 | 501) && !matches!(status, 408 | 425 | 429)
 }

@@ -1,27 +1,26 @@
-//! What is known of a node.
+//! Known traits of a node.
 
 use crate::chain::lens::Method;
 
-/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a
-/// node was found to lack is asked of it again a minute later (`Endpoints::for_run`): the refusal may have
-/// passed.
+/// Traits of a node; `None` where it has not shown one. The last answer or refusal counts. A minute later a
+/// run asks again for what a node was found to lack (`Endpoints::for_run`): the refusal may have been
+/// transient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTraits {
-    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by
-    /// hash failed.
+    /// Answers reads pinned by hash (EIP-1898). False: reads by number worked where one by hash failed.
     pub(super) takes_hashes: Option<bool>,
-    /// Whether contracts see the chain's own block numbers. Those of Arbitrum and Orbit chains see another
-    /// chain's, and hashes that are no blocks'.
+    /// Contracts see the chain's own block numbers. On Arbitrum and Orbit chains they see another chain's,
+    /// and hashes that belong to no block.
     pub(super) sees_own_blocks: Option<bool>,
-    /// How agents are walked.
+    /// Method of walking agents.
     pub(super) method: Option<Method>,
-    /// The most JSON-RPC requests per batch.
+    /// Maximum JSON-RPC requests per batch.
     pub(super) requests_per_batch: Option<usize>,
-    /// Requests of the largest batch of which it has answered any.
+    /// Size of the largest batch of which it has answered any request.
     pub(super) answered_requests: Option<usize>,
     /// Agents or calls per `eth_call`.
     pub(super) work_per_call: InTime,
-    /// Blocks per `eth_getLogs`, where it has let the time of a longer range pass.
+    /// Blocks per `eth_getLogs`, after a longer range timed out.
     pub(super) log_blocks: InTime,
     /// Serves proofs of its newest block.
     pub(super) proofs: Option<bool>,
@@ -32,7 +31,7 @@ pub(super) struct NodeTraits {
 }
 
 impl NodeTraits {
-    /// These, and `older` where these are not known.
+    /// Fills unknown traits from `older`.
     pub(super) fn or(self, older: Self) -> Self {
         Self {
             takes_hashes: self.takes_hashes.or(older.takes_hashes),
@@ -48,7 +47,7 @@ impl NodeTraits {
         }
     }
 
-    /// Those that are not `known` already.
+    /// Keeps the traits that differ from `known`.
     pub(super) fn news(self, known: Self) -> Self {
         Self {
             takes_hashes: new(self.takes_hashes, known.takes_hashes),
@@ -64,7 +63,7 @@ impl NodeTraits {
         }
     }
 
-    /// What remains known where the node is asked anew for what it may lack.
+    /// Keeps the traits that hold while the node is asked again for what it may lack.
     pub(super) fn anew(self) -> Self {
         let Self { sees_own_blocks, knows_chain, .. } = self;
         let (work_per_call, log_blocks) = (self.work_per_call.anew(), self.log_blocks.anew());
@@ -72,26 +71,26 @@ impl NodeTraits {
     }
 }
 
-/// How much of something a node answers in time; `None` where it has not shown it.
+/// Largest amount of something that a node answers in time; `None` where it has not shown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InTime {
     known: Option<u64>,
-    /// More, to be tried because less time may be needed than before.
+    /// A larger amount to try, because the node may have become faster.
     to_try: Option<u64>,
 }
 
 impl InTime {
-    /// That it answers so much in time.
+    /// Creates the limit of a node that answers this amount in time.
     pub(super) const fn of(known: u64) -> Self {
         Self { known: Some(known), to_try: None }
     }
 
-    /// The most that is asked for.
+    /// Returns the largest amount to ask for.
     pub(super) fn limit(self) -> u64 {
         self.known.or(self.to_try).unwrap_or(u64::MAX)
     }
 
-    /// That the node has answered so much: news where that was to be tried.
+    /// Returns what an answer of this amount shows: a new limit if it reaches the amount to try.
     pub(super) fn answered(self, amount: u64) -> Self {
         Self { known: self.to_try.filter(|to_try| amount >= *to_try), to_try: None }
     }

@@ -1,8 +1,8 @@
-//! What a node gives beside `eth_call` at its newest block, asked of it directly: for monitors. Runs find out
-//! by themselves what they need ([`Endpoints`](super::Endpoints)), and go by that.
+//! Probes a node for its features beside `eth_call` at its newest block, for monitors. Runs find out by
+//! themselves what they need ([`Endpoints`](super::Endpoints)), and rely on that.
 //!
-//! Two batches: the newest and the final header, then what takes the newest one's hash or number. Where a
-//! batch is refused, its requests are sent one by one.
+//! A probe sends two batches: the newest and the finalized header, then the requests that may need the newest
+//! one's hash or number. If a batch is refused, its requests are sent one by one.
 
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall as _;
@@ -21,25 +21,25 @@ use crate::eth::{
     },
 };
 
-/// What a node gives; `None` where it is not known.
+/// Features of a node; `None` while unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFeatures {
-    /// Reads at a block by its hash (EIP-1898); null where that is not known yet, as with the others.
+    /// Reads at a block by its hash (EIP-1898); null while unknown.
     pub block_hash: Option<bool>,
-    /// Proofs of the newest block (`eth_getProof`).
+    /// Proofs of the newest block (`eth_getProof`); null while unknown.
     pub proofs: Option<bool>,
-    /// Logs (`eth_getLogs`).
+    /// Logs (`eth_getLogs`); null while unknown.
     pub logs: Option<bool>,
-    /// The block `finalized`.
+    /// The block `finalized`; null while unknown.
     pub finalized: Option<bool>,
-    /// Batches of two requests and more.
+    /// Batches of two requests and more; null while unknown.
     pub batch: Option<bool>,
 }
 
 impl NodeFeatures {
-    /// These, and others where these are not known.
+    /// Fills unknown features from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl NodeFeatures {
         }
     }
 
-    /// Those that the node gives: what it refused may have been refused for the moment.
+    /// Keeps the features that the node has: a refusal may be temporary.
     #[must_use]
     pub fn given(self) -> Self {
         let is_given = |found: Option<bool>| found.filter(|works| *works);
@@ -64,7 +64,7 @@ impl NodeFeatures {
         }
     }
 
-    /// Whether all are known.
+    /// Returns whether all features are known.
     pub fn are_known(&self) -> bool {
         [self.block_hash, self.proofs, self.logs, self.finalized, self.batch].iter().all(Option::is_some)
     }
@@ -86,27 +86,27 @@ pub struct NodeProbe {
     registry: Address,
     found: NodeFeatures,
     newest: Option<Header>,
-    /// Requests without an answer, of this batch.
+    /// Requests without an answer.
     open: Vec<Request>,
-    /// They are sent one by one.
+    /// Requests are sent one by one.
     is_single: bool,
 }
 
 impl NodeProbe {
-    /// A probe by the registry's account, logs and code.
+    /// Creates a probe that uses the registry's account, logs and code.
     pub fn new(registry: Address) -> Self {
         let open = vec![Request::Newest, Request::Finalized];
         Self { registry, found: NodeFeatures::default(), newest: None, open, is_single: false }
     }
 
-    /// The next requests; `None` at the end.
+    /// Returns the body of the next requests; `None` at the end.
     pub fn body(&self) -> Option<String> {
         let requests: Vec<rpc::Request> =
             (0..).zip(self.sent()).map(|(id, sent)| self.encode(id, *sent)).collect();
         (!requests.is_empty()).then(|| rpc::encode(&requests))
     }
 
-    /// What was found.
+    /// Returns the features found so far.
     pub const fn found(&self) -> NodeFeatures {
         self.found
     }
@@ -188,7 +188,7 @@ impl NodeProbe {
             (_, Err(error)) => match classify(&error) {
                 // The contract ran.
                 Action::Revert => Some(true),
-                // A machine behind the one that named the block.
+                // The machine lags behind the one that named the block.
                 Action::Repin if matches!(request, Request::CallByHash | Request::Logs) => None,
                 _ => is_lasting(&error, status).then_some(false),
             },
@@ -217,7 +217,7 @@ impl NodeProbe {
     }
 }
 
-/// Whether an error is about the request, and not about the moment.
+/// Returns whether an error is about the request, and not transient.
 fn is_lasting(error: &ErrorPayload, status: u16) -> bool {
     !may_pass(status) && (classify(error) != Action::Retry || is_unclear(error))
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// How a node answers a request: a result, an error, or nothing.
+    /// Script of a node: a result, an error, or nothing for a method.
     type Node = fn(&str) -> Option<Result<Value, (i64, &'static str)>>;
 
     fn header() -> Value {
@@ -248,7 +248,7 @@ mod tests {
     /// The status with which a node, or a gateway before it, refuses a batch.
     type Refusal = fn(&[Value]) -> Option<u16>;
 
-    /// What a probe finds; `most` requests of a batch are answered.
+    /// Returns what a probe finds and its number of posts; `most` requests of a batch are answered.
     fn found(node: Node, most: usize, refusal: Refusal) -> ([Option<bool>; 5], usize) {
         let (mut probe, mut posts) = (NodeProbe::new(Address::ZERO), 0);
         while let Some(body) = probe.body() {

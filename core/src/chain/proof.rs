@@ -18,13 +18,13 @@ pub(crate) struct ProofKey {
     pub(crate) parts: ProofParts,
 }
 
-/// What is requested with a proof.
+/// Parts requested with a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProofParts {
     /// Block, code and chain id, all of the pinned block.
     Evidence,
-    /// The block alone. Where none is pinned yet, the newest one is, by this batch; the proof may then be of
-    /// another block. The chain id is requested once per endpoint.
+    /// The block alone. If none is pinned yet, this batch pins the newest; the proof may then be of another
+    /// block. The chain id is requested once per endpoint.
     Newest,
     /// The pinned block alone.
     Pinned,
@@ -66,7 +66,7 @@ const CODE: u64 = 2;
 const CHAIN_ID: u64 = 3;
 
 impl PendingProof {
-    /// `knows_chain`: the endpoint's chain id was checked before.
+    /// Creates a proof without results. `knows_chain`: the endpoint's chain id was checked before.
     pub(super) const fn new(key: ProofKey, knows_chain: bool) -> Self {
         let parts: &[u64] = match (key.parts, knows_chain) {
             (ProofParts::Evidence, _) => &[BLOCK, PROOF, CODE, CHAIN_ID],
@@ -76,17 +76,17 @@ impl PendingProof {
         Self { key, parts, results: BTreeMap::new() }
     }
 
-    /// The same proof without any result.
+    /// Returns the same proof without any result.
     pub(super) fn again(self) -> Self {
         Self { results: BTreeMap::new(), ..self }
     }
 
-    /// The ids of missing parts, as many as one batch may hold.
+    /// Returns the ids of missing parts, as many as one batch may hold.
     pub(super) fn missing(&self, most: usize) -> Vec<u64> {
         self.parts.iter().copied().filter(|id| !self.results.contains_key(id)).take(most.max(1)).collect()
     }
 
-    /// The batch that requests the parts `ids` at this block.
+    /// Returns the body that requests the parts `ids` at this block.
     pub(super) fn body(&self, ids: &[u64], block: ProofBlock) -> String {
         let at = match block {
             ProofBlock::Hash(hash) => format!(r#"{{"blockHash":"{hash:#x}"}}"#),
@@ -119,7 +119,7 @@ impl PendingProof {
         }
     }
 
-    /// The proof, once complete.
+    /// Returns the proof, once complete.
     pub(super) fn finished(&self) -> Option<Proof> {
         let part = |id| match self.parts.contains(&id) {
             true => self.results.get(&id).cloned(),
@@ -130,7 +130,7 @@ impl PendingProof {
     }
 }
 
-/// The state root of a block as the node returned it.
+/// Returns the state root of a block as the node returned it.
 pub(super) fn state_root(block: &str) -> Option<B256> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -140,7 +140,7 @@ pub(super) fn state_root(block: &str) -> Option<B256> {
     serde_json::from_str(block).ok().and_then(|block: Block| block.state_root.parse().ok())
 }
 
-/// Whether a proof, as the node returned it, begins at this state root; `None` if it is not read.
+/// Returns whether a proof, as the node returned it, begins at this state root; `None` if it is malformed.
 pub(super) fn begins_at(state_root: B256, proof: &str) -> Option<bool> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -153,12 +153,12 @@ pub(super) fn begins_at(state_root: B256, proof: &str) -> Option<bool> {
 }
 
 impl Proof {
-    /// Whether the proof begins at the state root of its block. One that is not read counts as such.
+    /// Returns whether the proof begins at the state root of its block. A malformed one counts as such.
     pub(super) fn is_of_its_block(&self) -> bool {
         state_root(&self.block).and_then(|root| begins_at(root, &self.proof)).unwrap_or(true)
     }
 
-    /// Whether it answers a request for these parts: evidence has all of them.
+    /// Returns whether a known proof answers a request for these parts: evidence has all of them.
     pub(super) fn answers(known: &ProofKey, wanted: &ProofKey) -> bool {
         known == wanted
             || (known.parts == ProofParts::Evidence

@@ -42,12 +42,12 @@ impl<'a> Registry<'a> {
         self.view.call(self.address, call)
     }
 
-    /// The number of agents; ids count from 1.
+    /// Returns the number of agents; ids count from 1.
     pub(crate) fn total(&self) -> Result<U256, Halt> {
         Ok(self.call(&nextAgentIdCall {})?.saturating_sub(U256::from(1)))
     }
 
-    /// The grace period in seconds; the documented default if the contract lacks the function.
+    /// Returns the grace period in seconds; the documented default if the contract lacks the function.
     pub(crate) fn grace_period(&self) -> Result<U256, Halt> {
         match self.call(&attestationGracePeriodCall {}) {
             Err(Halt::Error(QueryError::Reverted { revert: Revert { message: None }, .. })) => {
@@ -57,7 +57,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The registry's agent of a wallet.
+    /// Returns the agent of a wallet, if it has one.
     pub(crate) fn agent_of(&self, wallet: Address) -> Result<Option<Agent>, Halt> {
         match self.call(&getAgentByWalletCall { wallet }) {
             Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => Ok(None),
@@ -72,7 +72,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// An agent's status, without the fields that it can make arbitrarily long.
+    /// Returns an agent's status, without the fields that it can make arbitrarily long.
     pub(crate) fn status(&self, id: u64) -> Result<Status, Halt> {
         let agent_id = U256::from(id);
         let number = self.call(&complianceStatusCall { agentId: agent_id })?.status;
@@ -80,8 +80,8 @@ impl<'a> Registry<'a> {
         Ok(Status::from_number(number).ok_or(unknown)?)
     }
 
-    /// An agent's children. If they exceed the node's gas, the total is read instead, and children are
-    /// searched among the agents registered later, as many as one call holds.
+    /// Returns an agent's children. If they exceed the node's gas, the total is read instead, and children
+    /// are searched among the agents registered later, as many as one call holds.
     pub(crate) fn children(&self, id: U256) -> Result<Children, Halt> {
         match self.call(&getChildrenCall { agentId: id }) {
             Err(Halt::Error(error @ QueryError::TooHeavy { .. })) => {
@@ -107,19 +107,19 @@ impl<'a> Registry<'a> {
         self.view.rows(WalkKey { registry: self.address, first, detail, listed: None }, last)
     }
 
-    /// The rows of these agents, numbered from 1 on.
+    /// Returns the rows of these agents, numbered from 1 on.
     pub(crate) fn listed_rows(&self, ids: &Arc<[u64]>, detail: Detail) -> Result<&'a Arc<Rows>, Need> {
         let listed = Some(Arc::clone(ids));
         self.view.rows(WalkKey { registry: self.address, first: 1, detail, listed }, Some(ids.len() as u64))
     }
 }
 
-/// Whether the registry says that there is no such agent.
+/// Returns whether the registry says that there is no such agent.
 pub(crate) fn is_absent(error: &QueryError) -> bool {
     reverts_with(error, AGENT_NOT_FOUND)
 }
 
-/// Whether a call reverted with exactly this reason.
+/// Returns whether a call reverted with exactly this reason.
 fn says(halt: &Halt, reason: &str) -> bool {
     matches!(halt, Halt::Error(error) if reverts_with(error, reason))
 }

@@ -1,5 +1,5 @@
-//! Parses a reply to calls into results, work to retry, and what it shows of the node's limits. Parsing has
-//! no side effects: the [engine](super::engine) applies the outcome.
+//! Parses a reply to calls into results, work to retry, and findings about the node's limits. Parsing has no
+//! side effects: the [engine](super::engine) applies the outcome.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub(super) enum JobResult {
 }
 
 impl JobResult {
-    /// The work that the result is of, to be done again.
+    /// Returns the job that the result is of, to be done again.
     pub(super) fn into_job(self) -> Job {
         match self {
             Self::Call(call, _) => Job::Calls(vec![call]),
@@ -80,11 +80,11 @@ pub(super) struct ParsedReply {
     pub(super) requests_per_batch: Option<usize>,
     /// The reply shows at least how to ask next.
     pub(super) progress: bool,
-    /// A transient error, or one that the batch may be refused with for its size.
+    /// A transient error, or one that may refuse the batch for its size.
     pub(super) passing: Option<RunError>,
     /// The node has run out of time.
     pub(super) timed_out: bool,
-    /// An error was taken for a passing one.
+    /// An error was taken for a transient one.
     pub(super) is_refused: bool,
     /// The node could not execute a call.
     pub(super) is_too_much: bool,
@@ -95,25 +95,25 @@ struct ReplyParser<'a> {
     in_flight: &'a InFlight,
     status: u16,
     requests: usize,
-    /// Of several requests, each that was answered has an error, and the node may take no such batch.
+    /// Every answered request of the batch has an error, and the node may refuse batches of this size.
     may_be_batch: bool,
     multicall3: Address,
     node: NodeFacts,
     parsed: ParsedReply,
 }
 
-/// What is known of the node that a reply is from.
+/// Facts about the node that a reply is from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeFacts {
     /// It has answered reads that were pinned by hash.
     pub(super) takes_hashes: bool,
-    /// It gave an error before that was taken for a passing one.
+    /// It gave an error before that was taken for a transient one.
     pub(super) has_refused: bool,
-    /// Requests of the largest batch of which it has answered any.
+    /// Size of the largest batch of which it has answered any request.
     pub(super) answered_requests: usize,
     /// Contracts see another chain's blocks.
     pub(super) sees_other_blocks: bool,
-    /// It is asked about a certain block.
+    /// The query is about a certain block.
     pub(super) is_at_block: bool,
 }
 
@@ -154,7 +154,7 @@ impl ParsedReply {
         Ok(parser.parsed)
     }
 
-    /// Whether a gateway gave up on the node: no request has a result.
+    /// Returns whether a gateway gave up on the node: no request has a result.
     pub(super) fn is_gateway_timeout(reply: Reply<'_>, requests: usize) -> bool {
         let ids: Vec<u64> = (0..requests as u64).collect();
         let has_result =
@@ -162,7 +162,7 @@ impl ParsedReply {
         matches!(reply.status, 504 | 524) && !has_result()
     }
 
-    /// The batch was too large, or batches are not supported: half as many requests, down to one.
+    /// Halves the requests per batch, down to one: the batch was too large, or batches are not supported.
     fn halve(&mut self, requests: usize) {
         self.requests_per_batch = Some((requests / 2).max(1));
         self.progress = true;
@@ -180,7 +180,7 @@ impl ReplyParser<'_> {
             }
         }
         if self.parsed.lacks_block {
-            // Without the block, the errors of its calls say no more, in words of any kind.
+            // Without the block, the errors of its calls add nothing, whatever their messages.
             self.parsed.again.extend(in_flight.jobs.iter().map(|sent| sent.job.clone()));
             return Ok(());
         }
@@ -263,14 +263,14 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
-    /// Keeps a marker, without what it tells of another chain's blocks.
+    /// Records a marker, without the fields that are of another chain's blocks.
     fn seen(&mut self, marker: Marker) -> Marker {
         let marker = if self.node.sees_other_blocks { marker.without_block() } else { marker };
         self.parsed.markers.push(marker);
         marker
     }
 
-    /// The results in `aggregate3` return data, behind the marker.
+    /// Returns the results in `aggregate3` return data, after the marker.
     fn aggregate(&mut self, data: &Bytes, count: usize) -> Result<(Vec<CallOutcome>, Marker), RunError> {
         if data.is_empty() {
             return Err(RunError::NoMulticall(self.multicall3));
@@ -313,7 +313,7 @@ impl ReplyParser<'_> {
         self.push(JobResult::Call(call.clone(), result), marker);
     }
 
-    /// Results of a suspect: through Multicall3, and directly.
+    /// Handles the results of a suspect: through Multicall3, and directly.
     fn suspect(
         &mut self,
         call: &PendingCall,
@@ -403,7 +403,7 @@ impl ReplyParser<'_> {
         self.apply(recovery(error, RequestKind::of(job), self.context_of(job)), Some(job), error)
     }
 
-    /// Whether a job ran a contract that is not deployed, so that another method may help it.
+    /// Returns whether a job ran a contract that is not deployed, so that another method may help it.
     fn runs_lens(&self, job: &Job) -> bool {
         self.in_flight.method != Method::Multicall && job.runs_lens()
     }
@@ -468,7 +468,7 @@ impl ReplyParser<'_> {
                     Recovery::NextMethod => self.parsed.lacks_method = true,
                     Recovery::HalveBatch => {
                         self.parsed.halve(self.requests);
-                        // In other words than of a batch it may be about what the batch asks.
+                        // Unless it names batches, the error may be about what the batch asks.
                         let is_told = classify(error) == Action::SmallerBatch;
                         self.parsed.passing = (!is_told).then(|| RunError::node(error));
                     }

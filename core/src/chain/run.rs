@@ -27,7 +27,7 @@ pub struct Run<Q> {
 }
 
 impl<Q: Query> Run<Q> {
-    /// A run over one endpoint. `multicall3` is Multicall3's address.
+    /// Creates a run over one endpoint. `multicall3` is Multicall3's address.
     pub fn new(query: Q, multicall3: Address, limits: Limits) -> Self {
         let mut engine = Engine::new(query.block(), query.is_one_round(), multicall3, limits);
         if query.reads_other_blocks() {
@@ -69,7 +69,7 @@ impl<Q: Query> Run<Q> {
         &mut self.engine
     }
 
-    /// What this run learned of the endpoints since the last update, for [`Endpoints::merge`].
+    /// Returns what this run learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.engine.update()
     }
@@ -96,14 +96,14 @@ impl<Q: Query> Run<Q> {
         Ok(Step::Send(self.engine.next_batch()?))
     }
 
-    /// Whether the last batch may be sent to another endpoint at the same time ([`hedge`](super::hedge)): its
-    /// reply is expected to be small, and means the same wherever it comes from.
+    /// Returns whether the last batch may be sent to another endpoint at the same time
+    /// ([`hedge`](super::hedge)): its reply is expected to be small, and means the same from any endpoint.
     pub fn may_hedge(&self) -> bool {
         self.engine.may_hedge()
     }
 
-    /// Says that the reply to the last batch, which is fed next, is of another endpoint than the batch names:
-    /// one that was asked as well, and answered first ([`hedge`](super::hedge)). The run stays with it.
+    /// Reports that the reply to the last batch, which is fed next, is from another endpoint than the batch
+    /// names, because its [hedge](super::hedge) answered first. The run stays with that endpoint.
     pub fn answered_by(&mut self, endpoint: usize) {
         self.engine.answered_by(endpoint);
     }
@@ -132,7 +132,7 @@ impl<Q: Query> Run<Q> {
 ///
 /// # Errors
 ///
-/// Those of [`Run::step`] and [`Run::feed`].
+/// The errors of [`Run::step`] and [`Run::feed`].
 pub fn drive<Q: Query>(
     mut run: Run<Q>,
     mut post: impl FnMut(&Batch) -> (u16, Vec<u8>),

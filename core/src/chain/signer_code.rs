@@ -1,4 +1,4 @@
-//! What an account's code says of a signature, read through the [account lens](super::account_lens).
+//! An account's code and its check of a signature, read through the [account lens](super::account_lens).
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_sol_types::SolCall as _;
@@ -16,21 +16,21 @@ use crate::{
     liability::{Acceptance, Problem},
 };
 
-/// The most gas that a liable wallet's code gets for its opinion of an acceptance.
+/// Maximum gas for a liable wallet's code to check the signature of an acceptance.
 const SIGNATURE_GAS: u64 = 100_000;
 
-/// What an account says of a signature, as far as its code goes.
+/// Code of an account, and its check of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignerCode {
-    /// Whether it has code; a delegation by EIP-7702 is code.
+    /// The account has code; a delegation by EIP-7702 is code.
     pub has_code: bool,
-    /// Whether its code accepts the signature (ERC-1271); false where it was not asked.
+    /// Its code accepts the signature (ERC-1271); false if the code was not asked.
     pub accepts: bool,
 }
 
 impl SignerCode {
     /// Checks the signature of an acceptance by this account. `scope_hash` is the Keccak-256 of the agent's
-    /// operational scope. The code decides where there is some: its key alone never suffices.
+    /// operational scope. If there is code, it decides: the account's key alone never suffices.
     ///
     /// # Errors
     ///
@@ -44,8 +44,8 @@ impl SignerCode {
     }
 }
 
-/// Whether an account has code, and what the code says to a signature of this hash, for at most `gas` and
-/// half of what the call has.
+/// Reads whether an account has code, and whether the code accepts this hash and signature. The code gets at
+/// most `gas`, and at most half of the call's gas.
 pub(crate) fn signer_code(
     view: &View,
     account: Address,
@@ -61,12 +61,12 @@ pub(crate) fn signer_code(
     Ok(SignerCode { has_code: !check.codeSize.is_zero(), accepts })
 }
 
-/// Asks an account for its opinion of a signature at the verdict's block, and whether it has code at all.
+/// Query for an account's code and its check of a signature at the verdict's block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerQuery {
     /// The account.
     pub account: Address,
-    /// The hash that it has to have signed.
+    /// The hash that the account must have signed.
     pub hash: B256,
     /// The signature.
     pub signature: Bytes,
@@ -75,8 +75,8 @@ pub struct SignerQuery {
 }
 
 impl SignerQuery {
-    /// Asks the liable wallet of an acceptance. `scope_hash` is the Keccak-256 of the agent's operational
-    /// scope.
+    /// Creates the query to the liable wallet of an acceptance. `scope_hash` is the Keccak-256 of the agent's
+    /// operational scope.
     pub fn of(acceptance: &Acceptance, scope_hash: B256, block: u64) -> Self {
         Self {
             account: acceptance.haftungsperson,

@@ -1,4 +1,4 @@
-//! What a query sees: the results known so far. Reads without a result are recorded for the engine.
+//! View of a query: the results known so far. Reads without a result are recorded for the engine.
 
 use std::{
     cell::RefCell,
@@ -40,29 +40,29 @@ pub trait Query {
     /// [`Halt`]: a result is missing, or the query ends with an error.
     fn resolve(&self, view: &View) -> Result<Self::Output, Halt<Self::Error>>;
 
-    /// The block the query is about; `None` is the newest. All reads go there, and the run ends with
+    /// Returns the block the query is about; `None` is the newest. All reads go there, and the run ends with
     /// [`QueryError::BlockNotAvailable`] if no endpoint has its state.
     fn block(&self) -> Option<BlockId> {
         None
     }
 
-    /// Whether the first round's results usually suffice. Such a run requests no header in its first round.
+    /// Returns whether the first round usually suffices. Such a run requests no header in its first round.
     fn is_one_round(&self) -> bool {
         false
     }
 
-    /// Whether it reads headers or logs of blocks beside its own.
+    /// Returns whether the query reads headers or logs of blocks beside its own.
     fn reads_other_blocks(&self) -> bool {
         false
     }
 
-    /// Whether it reads storage proofs.
+    /// Returns whether the query reads storage proofs.
     fn reads_proofs(&self) -> bool {
         false
     }
 }
 
-/// Why a query does not continue.
+/// Reason why a query does not continue.
 #[derive(Debug)]
 pub enum Halt<E = QueryError> {
     /// A result is missing; the [`View`] has recorded which.
@@ -117,7 +117,7 @@ pub struct View {
     pub(super) asked: Option<BlockId>,
     /// The block was asked for and is final.
     pub(super) is_final: bool,
-    /// `None` if the node serves none.
+    /// Proofs by key; `None` if the node serves none.
     pub(super) proofs: Vec<(ProofKey, Option<Proof>)>,
     /// Headers and logs of other blocks of the chain.
     pub(super) blocks: Blocks,
@@ -129,27 +129,27 @@ pub struct View {
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub(super) header: bool,
-    /// Heights, each with whether the node may lack the header.
+    /// Heights of headers, each with whether the node may lack the header.
     pub(super) headers: BTreeMap<u64, bool>,
     pub(super) logs: Vec<LogsQuery>,
-    /// Contracts and heights.
+    /// Contracts and heights of storage roots.
     pub(super) roots: BTreeSet<(Address, u64)>,
     pub(super) calls: BTreeSet<Call>,
     /// Walks, each with its last agent's id if known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
     pub(super) as_of: bool,
     pub(super) proof: Option<ProofKey>,
-    /// A proof that does not verify, and why.
+    /// A proof that does not verify, and the reason.
     pub(super) refused_proof: Option<(ProofKey, String)>,
 }
 
 impl View {
-    /// An empty view for a query about the block `asked`.
+    /// Creates an empty view for a query about the block `asked`.
     pub(super) fn about(asked: Option<BlockId>) -> Self {
         Self { asked, ..Self::default() }
     }
 
-    /// The decoded return value of a contract read.
+    /// Returns the decoded return value of a contract read.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl View {
         }
     }
 
-    /// The results of several reads of one contract, in order. All of them are recorded before one is missed.
+    /// Returns the results of several reads of one contract, in order. All unknown reads are recorded.
     ///
     /// # Errors
     ///
@@ -192,12 +192,12 @@ impl View {
         outcomes.into_iter().map(known).collect()
     }
 
-    /// The header of the results' block; not for a query of [one round](Query::is_one_round).
+    /// Returns the header of the results' block; not for a query of [one round](Query::is_one_round).
     pub(crate) fn header(&self) -> Result<Header, Need> {
         self.block.ok_or_else(|| self.miss(|missing| missing.header = true))
     }
 
-    /// The rows of consecutive agents up to `last`; `None` reads as many as one call of the node holds.
+    /// Returns the rows of agents up to `last`; `None` reads as many as one call of the node holds.
     pub(crate) fn rows(&self, key: WalkKey, last: Option<u64>) -> Result<&Arc<Rows>, Need> {
         self.walks
             .get(&key)
@@ -205,7 +205,7 @@ impl View {
             .ok_or_else(|| self.miss(|missing| missing.walks.insert(key, last)))
     }
 
-    /// The block of all results. Its header is requested only if the replies do not name it.
+    /// Returns the block of all results. Its header is requested only if the replies do not name it.
     ///
     /// # Errors
     ///
@@ -214,13 +214,13 @@ impl View {
         self.as_of.ok_or_else(|| self.miss(|missing| missing.as_of = true))
     }
 
-    /// Whether the block was asked for by number or hash and is final: results at it never change.
+    /// Returns whether the block was asked for by number or hash and is final: results at it never change.
     pub const fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// The proof of slots at the block of all results; `None` if the node serves no proofs, which ends a run
-    /// that requests [`ProofParts::Evidence`](super::ProofParts::Evidence).
+    /// Returns the proof of slots at the block of all results; `None` if the node serves no proofs, which
+    /// ends a run that requests [`ProofParts::Evidence`](super::ProofParts::Evidence).
     pub(crate) fn proof(&self, key: &ProofKey) -> Result<Option<&Proof>, Need> {
         let known = self.proofs.iter().find(|(known, _)| Proof::answers(known, key));
         known
@@ -228,26 +228,26 @@ impl View {
             .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
     }
 
-    /// Says that the proof of this key does not verify, for this reason: its endpoint is ruled out, and
-    /// another one asked for it.
+    /// Reports that the proof of this key does not verify, for this reason: its endpoint is ruled out, and
+    /// another one is asked for the proof.
     pub(crate) fn refuse_proof(&self, key: &ProofKey, reason: String) -> Need {
         self.miss(|missing| missing.refused_proof = Some((key.clone(), reason)))
     }
 
-    /// The root of a contract's storage at a height of the pinned block's chain; `None` if the node has
-    /// pruned it.
+    /// Returns the root of a contract's storage at a height of the pinned block's chain; `None` if the node
+    /// has pruned it.
     pub(crate) fn storage_root_at(&self, contract: Address, number: u64) -> Result<Option<B256>, Need> {
         let key = (contract, number);
         let known = self.blocks.roots.get(&key).copied();
         known.ok_or_else(|| self.miss(|missing| missing.roots.insert(key)))
     }
 
-    /// The header at a height of the pinned block's chain.
+    /// Returns the header at a height of the pinned block's chain.
     pub(crate) fn header_at(&self, number: u64) -> Result<Header, Need> {
         self.blocks.headers.get(&number).copied().flatten().ok_or_else(|| self.miss_header(number, false))
     }
 
-    /// The header at a height of the pinned block's chain; `None` if the node has pruned it.
+    /// Returns the header at a height of the pinned block's chain; `None` if the node has pruned it.
     pub(crate) fn header_if_kept(&self, number: u64) -> Result<Option<Header>, Need> {
         self.blocks.headers.get(&number).copied().ok_or_else(|| self.miss_header(number, true))
     }
@@ -261,7 +261,7 @@ impl View {
         Need(())
     }
 
-    /// Logs of the pinned block's chain, or why there are none.
+    /// Returns logs of the pinned block's chain, or the reason why there are none.
     pub(crate) fn logs(&self, query: &LogsQuery) -> Result<Result<&FoundLogs, NoLogs>, Need> {
         self.blocks
             .walk(query)
@@ -269,7 +269,7 @@ impl View {
             .ok_or_else(|| self.miss(|missing| missing.logs.push(query.clone())))
     }
 
-    /// The logs known without a gap, and the first block that is not known.
+    /// Returns the logs known without a gap, and the first block that is not known.
     pub(crate) fn settled_logs(&self, query: &LogsQuery) -> (Vec<&EventLog>, Option<u64>) {
         match self.blocks.walk(query).map(LogWalk::settled) {
             Some((logs, open)) => (logs.collect(), open),
@@ -277,7 +277,7 @@ impl View {
         }
     }
 
-    /// Takes what was missed since the last call.
+    /// Takes the reads missed since the last call.
     pub(super) fn missing(&mut self) -> Missing {
         self.missing.take()
     }

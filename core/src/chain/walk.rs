@@ -1,5 +1,5 @@
-//! Walks over many agents: which span to read next, and in what size. The agents have consecutive ids, or
-//! those of a list, in which they are numbered from 1 on.
+//! Walks over many agents: the next span to read, and its size. The agents have consecutive ids, or those of
+//! a list, in which they are numbered from 1 on.
 //!
 //! ```text
 //!            probe           end known          a span ends early: the rest, in parallel
@@ -19,7 +19,7 @@ use crate::{
     registry::row::Row,
 };
 
-/// Identifies a walk: the arguments of [`View::rows`](super::View::rows) but the last agent.
+/// Identifies a walk: the arguments of [`View::rows`](super::View::rows) except the last agent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WalkKey {
     pub(crate) registry: alloy_primitives::Address,
@@ -30,7 +30,7 @@ pub(crate) struct WalkKey {
 }
 
 impl WalkKey {
-    /// What to read of a span.
+    /// Returns the lens's arguments for a span.
     pub(super) fn subject(&self, span: Span) -> Subject<'_> {
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let listed = self.listed.as_deref().map(|ids| {
@@ -41,7 +41,7 @@ impl WalkKey {
         Subject { registry: self.registry, detail: self.detail, listed }
     }
 
-    /// The ids of a span's agents.
+    /// Returns the ids of a span's agents.
     pub(super) fn ids(&self, span: Span) -> Vec<u64> {
         match self.subject(span).listed {
             Some(listed) => listed.to_vec(),
@@ -93,7 +93,7 @@ impl AgentWalk {
         self.pending.push_back(Span { first: self.first, count: self.piece });
     }
 
-    /// The rows once all up to `last` are read; `None` accepts what the first span returned.
+    /// Returns the rows once all up to `last` are read; `None` accepts what the first span returned.
     pub(super) fn rows(&self, last: Option<u64>) -> Option<&Arc<Rows>> {
         let done = self.probed && self.pending.is_empty() && (last.is_none() || self.last == last);
         done.then_some(&self.rows)
@@ -133,18 +133,18 @@ impl AgentWalk {
         self.pending.is_empty()
     }
 
-    /// The number of answered spans.
+    /// Returns the number of answered spans.
     pub(super) const fn answered(&self) -> usize {
         self.answered
     }
 
-    /// The next span to read, of at most `most` agents.
+    /// Takes the next span to read, of at most `most` agents.
     pub(super) fn take(&mut self, most: u64) -> Option<Span> {
         let span = self.pending.pop_front()?;
         if span.count <= most {
             return Some(span);
         }
-        // While the end is unknown the probe is cut short, and what follows it is planned later.
+        // While the end is unknown the probe is cut short, and the agents after it are planned later.
         if self.probed {
             self.pending.push_front(Span { first: span.first + most, count: span.count - most });
         }
@@ -194,7 +194,7 @@ impl AgentWalk {
         }
     }
 
-    /// The node cannot execute a span: split it, or mark a single agent unreadable.
+    /// Splits a span that the node cannot execute, or marks a single agent unreadable.
     pub(super) fn refuse(&mut self, span: Span) {
         if span.count > 1 && self.probed {
             self.plan(span, span.count.div_ceil(4));

@@ -1,9 +1,9 @@
 //! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and
 //! adaptive range splitting.
 //!
-//! A node may refuse a long range without a word: it hangs, resets the connection, or answers a page of HTML.
-//! So does a node that is down. A batch of headers alone tells the two apart; where it is answered, ranges
-//! get shorter.
+//! A node may refuse a long range without an error message: it hangs, resets the connection, or answers a
+//! page of HTML. So does a node that is down. A batch of headers alone tells the two apart; if it is
+//! answered, ranges get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,20 +29,19 @@ use crate::{
 
 /// The smallest batch with logs: the pinned block's header and one range.
 const SMALLEST_BATCH: usize = 2;
-/// What ranges are divided by that a node does not answer in time: each attempt takes seconds.
+/// Divisor of ranges that a node does not answer in time: each attempt takes seconds.
 const LATE_DIVISOR: u64 = 16;
-/// A range that is no reason for a time-out, in blocks.
+/// Blocks of a range that is too short to be the reason for a time-out.
 const FEW_BLOCKS: u64 = 10;
-/// The shortest range that is kept for the next run, in blocks. A node that was slow for minutes is found to
-/// be well again soon.
+/// Shortest range in blocks that is kept for the next run, so that the end of a slow phase is noticed soon.
 const LEAST_KEPT_BLOCKS: u64 = 1_000;
 
-/// How a batch was left without an answer that says why.
+/// Failure of a batch without a JSON-RPC error that states the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unanswered {
-    /// Not in time.
+    /// The batch timed out.
     Late,
-    /// The connection broke, or something else than JSON-RPC came, as from a gateway.
+    /// The connection broke, or the reply is not JSON-RPC, as from a gateway.
     Broken,
     /// A gateway refused it.
     Refused,
@@ -55,15 +54,15 @@ struct StorageRoot {
     storage_hash: B256,
 }
 
-/// What a query misses of other blocks, and puts on the engine's list.
+/// Queues the reads of other blocks that a query misses: headers, logs, and storage roots.
 type Want = fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>, BTreeSet<(Address, u64)>);
 
-/// How headers and logs of other blocks are requested. An engine refers to it only if its query reads them:
-/// a host without such queries does not link it.
+/// Functions that request headers and logs of other blocks. An engine refers to them only if its query reads
+/// such blocks: a host without such queries does not link them.
 #[derive(Debug)]
 pub(super) struct BlockReader {
     pub(super) want: Want,
-    /// The next requests, given the pinned block's height, and the batch's body.
+    /// Returns the next requests, given the pinned block's height, and the batch's body.
     pub(super) batch: fn(&Engine, u64) -> (Vec<BlockRequest>, String),
     pub(super) feed: fn(&mut Engine, &[BlockRequest], Reply<'_>) -> Result<(), QueryError>,
     pub(super) fail: fn(&mut Engine, &[BlockRequest], Failure, u32) -> Result<(), QueryError>,
@@ -154,11 +153,11 @@ impl Engine {
                     absent.push(number);
                 }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
-                // A node keeps the state of some blocks only: another answer than that block's root is that
-                // it has none.
+                // A node keeps the state of some blocks only: any answer but that block's root means that it
+                // has none.
                 (BlockRequest::StorageRoot { contract, number }, Some(outcome)) => {
                     let root = outcome.ok().and_then(|proof| {
-                        // Its header stands before it.
+                        // Its header comes before it in the batch.
                         let state_root = self.view.blocks.state_roots.get(&number).copied()??;
                         let StorageRoot { storage_hash } = serde_json::from_str(proof).ok()?;
                         begins_at(state_root, proof)?.then_some(storage_hash)
@@ -192,7 +191,7 @@ impl Engine {
         }
         match refusal {
             _ if !unserved.is_empty() => self.lacks_logs(unserved.into_iter(), RunError::Malformed),
-            // The first time, it may pass.
+            // The first time, the error may be transient.
             Some(error) if may_be_batch && self.idle_rounds > 0 && classify(&error) == Action::GiveUp => {
                 self.ask_for_less(requests, 1, RunError::node(&error))
             }
@@ -230,7 +229,7 @@ impl Engine {
         how: Unanswered,
     ) -> Result<(), QueryError> {
         let longest = ranges(requests).map(blocks_of).max();
-        // Without a word, the first time is the endpoint's fault.
+        // Without a reason, the first time is the endpoint's fault.
         let is_first = how != Unanswered::Refused && self.idle_rounds == 0;
         let Some(blocks) = longest.filter(|_| !is_first) else {
             return match how {
@@ -264,7 +263,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The pinned block was reorganised away.
+    /// Leaves the pinned block, which was reorganised away.
     pub(super) fn leave_block(&mut self) -> Result<(), QueryError> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
@@ -294,7 +293,7 @@ impl Engine {
             _ if has_logs && !is_busy && is_timeout(error) => {
                 self.unanswered(requests, RunError::node(error), Unanswered::Late)
             }
-            // Nodes refuse long ranges in any words: the second time it is that.
+            // Nodes refuse long ranges with any message: the second time it is taken for that.
             Action::Retry if !has_logs || is_busy || (!names_range && self.idle_rounds == 0) => {
                 self.fault(RunError::node(error), false)
             }
@@ -310,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// The node serves no logs: another one may.
+    /// Records that the node serves no logs, and fails over if another one may.
     fn lacks_logs(&mut self, walks: impl Iterator<Item = usize>, error: RunError) -> Result<(), QueryError> {
         self.rotation.learn(NodeTraits { logs: Some(false), ..NodeTraits::default() });
         if self.rotation.may_leave_for_logs() {
@@ -360,7 +359,7 @@ impl Engine {
     }
 }
 
-/// The ranges of logs in the requests.
+/// Returns the ranges of logs in the requests.
 fn ranges(requests: &[BlockRequest]) -> impl Iterator<Item = (u64, u64)> {
     requests.iter().filter_map(|request| match request {
         BlockRequest::Logs { range, .. } => Some(*range),
@@ -372,7 +371,7 @@ const fn blocks_of((from, to): (u64, u64)) -> u64 {
     to.saturating_sub(from).saturating_add(1)
 }
 
-/// The walks that the requests belong to.
+/// Returns the walks that the requests belong to.
 fn walks(requests: &[BlockRequest]) -> impl Iterator<Item = usize> {
     requests.iter().filter_map(|request| match request {
         BlockRequest::Logs { walk, .. } => Some(*walk),

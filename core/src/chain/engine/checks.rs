@@ -1,4 +1,4 @@
-//! What a reply is held against before its results count, and what to do where there is none.
+//! Checks of a reply before its results count, and the handling of a missing one.
 
 use alloy_primitives::B256;
 use alloy_sol_types::SolCall;
@@ -52,8 +52,8 @@ impl Engine {
         self.fault(error, false)
     }
 
-    /// The current endpoint ran out of time: a large batch is halved, and calls are smaller from the second
-    /// time on. `work` is that of the largest call, 0 without any.
+    /// Handles a time-out of the current endpoint: a large batch is halved, and calls are smaller from the
+    /// second time on. `work` is that of the largest call, 0 without any.
     pub(super) fn timed_out(
         &mut self,
         requests: usize,
@@ -72,15 +72,15 @@ impl Engine {
         self.fault(error, false)
     }
 
-    /// Why a reply to reads at a block asked about has no results, where the node may lack the state of that
-    /// block alone: it says so in any words, or with a status, and for the calls or for the whole batch.
+    /// Returns the error of a reply without results at the block asked about, if the node may lack only that
+    /// block's state. Nodes say so with any message or status, for the calls or for the whole batch.
     pub(super) fn refusal(&self, checked: &Result<ParsedReply, RunError>) -> Option<RunError> {
         self.asked?;
         match checked {
             Err(error @ (RunError::Node { .. } | RunError::Http(_) | RunError::Malformed)) => {
                 Some(error.clone())
             }
-            // What may pass counts once it has not passed.
+            // A transient error counts once it has persisted.
             Ok(parsed) if parsed.answered == 0 => {
                 let may_be_batch = parsed.requests_per_batch.is_some();
                 let is_idle = !parsed.progress && self.is_last_attempt();
@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Takes a reply without results to calls, which are queued again. `tried`: it is the reply at the newest
-    /// block to a batch that failed with this error at the block asked about, and whether that lasts.
+    /// Handles a reply without results to calls, which are queued again. `tried`: the error of this batch at
+    /// the block asked about, and whether that lasts, if the reply is from the newest block.
     pub(super) fn without_results(
         &mut self,
         checked: Result<ParsedReply, RunError>,
@@ -106,7 +106,7 @@ impl Engine {
                 (!parsed.results.is_empty() || is_header, parsed.requests_per_batch)
             });
             self.works_at_newest = Some(works);
-            // Else it is the batch that is refused.
+            // Otherwise the node refuses the batch.
             if works || (most.is_some() && !is_lasting) {
                 self.rotation.learn(NodeTraits { requests_per_batch: most, ..NodeTraits::default() });
                 return Ok(());
@@ -114,7 +114,7 @@ impl Engine {
             return self.fault(error, is_lasting);
         }
         match (refusal, self.works_at_newest, checked) {
-            // What is refused may be the hash.
+            // The node may refuse the hash.
             (Some(_), Some(true), _) if by_hash && self.rotation.may_try_numbers() => {
                 self.rotation.try_numbers(true);
                 Ok(())
@@ -130,13 +130,13 @@ impl Engine {
         }
     }
 
-    /// Whether a batch of so many requests may be refused for their number: the current endpoint has answered
+    /// Returns whether a batch may be refused for its number of requests: the current endpoint has answered
     /// none of that size.
     pub(super) fn may_be_too_many(&self, requests: usize) -> bool {
         requests > 1 && requests > self.rotation.traits().answered_requests.unwrap_or_default()
     }
 
-    /// What is known of the current endpoint's node.
+    /// Returns the facts about the current endpoint's node.
     pub(super) fn node(&self) -> NodeFacts {
         let traits = self.rotation.traits();
         NodeFacts {
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// The hash of the block the query is about.
+    /// Returns the hash of the block the query is about.
     pub(super) const fn asked_hash(&self) -> Option<B256> {
         match self.asked {
             Some(BlockId::Hash(hash)) => Some(hash),
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// The pinned block, or the one that this reply pins.
+    /// Returns the header of the pinned block, or of the one that this reply pins.
     fn header_of(&self, parsed: &ParsedReply) -> Option<Header> {
         match self.block.pin() {
             Some(pin) => Some(pin.header),
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Whether the reply shows for the first time that contracts see another chain's blocks.
+    /// Returns whether the reply shows for the first time that contracts see another chain's blocks.
     pub(super) fn sees_other_blocks(&mut self, parsed: &ParsedReply) -> bool {
         let Some(header) =
             self.header_of(parsed).filter(|_| self.rotation.traits().sees_own_blocks.is_none())
@@ -187,7 +187,7 @@ impl Engine {
             let is_known = self.rotation.traits().sees_own_blocks.is_some();
             let is_foreign = !is_known && header.is_seen_by_contracts(marker) == Some(false);
             let has_other_number = marker.number.is_some_and(|number| number != header.number);
-            // By number, a block of the same number is a reorg's.
+            // By number, another block of the same number is a reorg's.
             header.is_of_marker(marker) == Some(false)
                 && !is_foreign
                 && (in_flight.by_hash || has_other_number)

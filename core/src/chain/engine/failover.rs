@@ -1,4 +1,4 @@
-//! What comes after a fault: the next endpoint, another block, or the run's end.
+//! Reactions to a fault: the next endpoint, another block, or the run's end.
 
 use super::Engine;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Whether the run ends with the next fault.
+    /// Returns whether the run ends with the next fault.
     pub(super) const fn is_last_attempt(&self) -> bool {
         self.idle_rounds >= self.limits.retries + self.rotation.others()
     }
@@ -27,7 +27,7 @@ impl Engine {
         Err(self.conclude(RunError::Stalled))
     }
 
-    /// After failover: drops the results of the endpoint `before`, unless they are pinned by block hash.
+    /// Drops the results of the endpoint `before` after failover, unless they are pinned by block hash.
     pub(super) fn after_switch(&mut self, before: usize) {
         if self.rotation.current() == before {
             return;
@@ -39,15 +39,15 @@ impl Engine {
         }
     }
 
-    /// The node does not know the block: retry once, then step back, or use the newest block of another
-    /// endpoint if that one named the block.
+    /// Handles a node that does not know the block: retries once, then steps back, or starts over if another
+    /// endpoint than the current one named the block.
     pub(super) fn repin(&mut self) -> Result<(), QueryError> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
         // A block asked about has no substitute: each endpoint gets one more try.
         let most = if self.asked.is_some() { 1 + self.rotation.others() } else { self.limits.repins };
         if self.repins > most {
-            // A node that takes no hashes may say so in the words for a block that it does not have.
+            // A node that takes no hashes may say so with the message for a missing block.
             let is_by_number = matches!(self.asked, Some(BlockId::Number(_)));
             if self.block.pin().is_some() && !is_by_number && self.rotation.may_try_numbers() {
                 self.rotation.try_numbers(true);
@@ -72,7 +72,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The run's final error, the most telling one of any endpoint.
+    /// Returns the run's final error, the most telling one of any endpoint.
     pub(super) fn conclude(&mut self, otherwise: RunError) -> QueryError {
         let error = self.rotation.conclude().unwrap_or(otherwise);
         match self.asked {

@@ -1,4 +1,4 @@
-//! The RPC engine: decides what to send next and takes in replies, for queries of any type. It is not
+//! The RPC engine: decides what to send next and processes replies, for queries of any type. It is not
 //! generic, so that the wasm holds it once.
 
 mod block_reply;
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::eth::as_of::BlockId;
 
-/// The largest batch to count a time-out against the endpoint; a larger one may be the reason itself.
+/// Largest batch with a time-out that counts against the endpoint; a larger batch may itself be the reason.
 const FEW_REQUESTS: usize = 4;
 
 /// The state of one run without its query, which [`Run`](super::Run) adds.
@@ -35,9 +35,9 @@ pub(crate) struct Engine {
     limits: Limits,
     rotation: Rotation,
     pub(super) view: View,
-    /// For a query that reads other blocks.
+    /// Set for a query that reads other blocks.
     block_reader: Option<&'static BlockReader>,
-    /// For a query that reads proofs.
+    /// Set for a query that reads proofs.
     proof_reader: Option<&'static ProofReader>,
     /// The first round's results are usually all that the query needs.
     is_one_round: bool,
@@ -53,13 +53,13 @@ pub(crate) struct Engine {
     requests_per_batch: usize,
     /// Batches are answered in part: the header does not come with each.
     is_short: bool,
-    /// A batch with logs had no answer: one of headers alone is next, and what is learned of the endpoint
-    /// where it answers that.
+    /// A batch with logs had no answer: one of headers alone is next. If it is answered, the endpoint has
+    /// these traits.
     checks_headers: Option<NodeTraits>,
-    /// Why a batch at the block asked about has no results, and whether that lasts, while the same batch is
-    /// tried at the newest block.
+    /// Error of a batch without results at the block asked about, and whether it is lasting, while the same
+    /// batch is tried at the newest block.
     probe: Option<(RunError, bool)>,
-    /// Whether that worked, once tried: if so, the next such refusal is about the block.
+    /// Result of that attempt: if the batch worked at the newest block, the next refusal is about the block.
     works_at_newest: Option<bool>,
     rounds: u32,
     calls: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine without any state, for a query about the block `asked`. `multicall3` is Multicall3's
+    /// Creates an engine without any state, for a query about the block `asked`. `multicall3` is Multicall3's
     /// address.
     pub(super) fn new(
         asked: Option<BlockId>,
@@ -110,12 +110,12 @@ impl Engine {
         }
     }
 
-    /// For a query that reads headers or logs of other blocks.
+    /// Enables reads of headers and logs of other blocks.
     pub(super) const fn read_other_blocks(&mut self) {
         self.block_reader = Some(&BlockReader::READER);
     }
 
-    /// For a query that reads proofs.
+    /// Enables reads of proofs.
     pub(super) const fn read_proofs(&mut self) {
         self.proof_reader = Some(&ProofReader::READER);
     }
@@ -148,7 +148,7 @@ impl Engine {
         self.view.block = self.block.pin().map(|pin| pin.header);
     }
 
-    /// Nothing is left to send: the query can continue.
+    /// Returns whether nothing is left to send, so that the query can continue.
     pub(super) fn is_idle(&self) -> bool {
         !self.wants_header
             && self.view.pending_proof.is_none()
@@ -157,7 +157,7 @@ impl Engine {
             && self.view.walks.values().all(AgentWalk::is_idle)
     }
 
-    /// The next batch, or an error beyond the [`Limits`].
+    /// Returns the next batch, or an error beyond the [`Limits`].
     // Never inlined into the host's async function, which is polled repeatedly: V8 needs megabytes to
     // optimize a long function. The same holds for every `inline(never)` of this module.
     #[inline(never)]
@@ -343,7 +343,7 @@ impl Engine {
         }
         match parsed.passing {
             Some(error) if parsed.timed_out => self.timed_out(requests, work, error),
-            // What a reply leaves out is asked for in a smaller batch, in the end alone.
+            // Requests that a reply leaves out are sent in a smaller batch, in the end alone.
             None if requests > 1 => {
                 self.requests_per_batch = requests / 2;
                 Ok(())
@@ -367,12 +367,12 @@ impl Engine {
         self.no_reply(in_flight, failure, error)
     }
 
-    /// The current limit of JSON-RPC requests per batch.
+    /// Returns the current limit of JSON-RPC requests per batch.
     fn most_requests(&self) -> usize {
         self.requests_per_batch.min(self.rotation.traits().requests_per_batch.unwrap_or(usize::MAX)).max(1)
     }
 
-    /// A number that grows whenever a reply adds a result.
+    /// Returns a number that grows whenever a reply adds a result.
     fn progress(&self) -> usize {
         self.view.answers.len() + self.view.walks.values().map(AgentWalk::answered).sum::<usize>()
     }

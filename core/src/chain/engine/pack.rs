@@ -1,4 +1,4 @@
-//! The run's queue: what the query misses, and what of it goes into the next batch.
+//! Queue of a run: the reads that the query misses, and the part of them that goes into the next batch.
 
 use super::Engine;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Queues jobs again that have no result.
+    /// Queues jobs without a result again.
     pub(in crate::chain) fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             match job {
@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// The reply to a job is too large: split it, or record it as too heavy.
+    /// Splits a job with a too large reply, or records it as too heavy.
     pub(in crate::chain) fn cut(&mut self, job: Job) {
         match job {
             Job::Calls(calls) if calls.len() > 1 => {
@@ -158,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// Spans of walks, within `room` and the size cap of a reply.
+    /// Takes spans of walks, within `room` and the size cap of a reply.
     fn take_spans(&mut self, method: Method, work: u64, room: usize) -> Vec<Job> {
         let most = match method {
             Method::Override => self.limits.agents_per_call,

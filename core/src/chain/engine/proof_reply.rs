@@ -23,14 +23,14 @@ const PROOFS_OF_NEWEST: u32 = 3;
 /// The ids and the body of a batch for a proof.
 type ProofBatch = (Vec<u64>, String);
 
-/// How proofs are requested. An engine refers to it only if its query reads them: a host without such queries
-/// does not link it.
+/// Functions that request proofs. An engine refers to them only if its query reads proofs: a host without
+/// such queries does not link them.
 #[derive(Debug)]
 pub(super) struct ProofReader {
     pub(super) want: fn(&mut Engine, ProofKey),
-    /// The query has found that a proof does not verify, for this reason.
+    /// Rules out the endpoint of a proof that does not verify, for this reason.
     pub(super) refuse: fn(&mut Engine, &ProofKey, String) -> Result<(), QueryError>,
-    /// The next batch, if the proof's block is known.
+    /// Returns the next batch, if the proof's block is known.
     pub(super) batch: fn(&Engine, bool) -> Option<ProofBatch>,
     pub(super) feed: fn(&mut Engine, &[u64], bool, Reply<'_>) -> Result<(), QueryError>,
 }
@@ -45,7 +45,7 @@ impl ProofReader {
 }
 
 impl Engine {
-    /// Whether the proof that comes next also names the block to pin.
+    /// Returns whether the next proof also names the block to pin.
     pub(super) fn is_proof_of_newest(&self) -> bool {
         let of_newest = |pending: &PendingProof| {
             self.block.is_open() && (pending.key.parts == ProofParts::Newest || self.proofs_of_newest > 0)
@@ -53,7 +53,7 @@ impl Engine {
         self.asked.is_none() && self.view.pending_proof.as_ref().is_some_and(of_newest)
     }
 
-    /// The ids and the body of the batch for the pending proof, if its block is known.
+    /// Returns the ids and the body of the batch for the pending proof, if its block is known.
     fn batch_of_proof(&self, by_hash: bool) -> Option<ProofBatch> {
         let pending = self.view.pending_proof.as_ref()?;
         let block = match self.block.pin() {
@@ -67,7 +67,7 @@ impl Engine {
         Some((ids, body))
     }
 
-    /// Starts a proof. A node that is known to serve none is not asked where the query can do without.
+    /// Starts a proof. A node that is known to serve none is not asked if the query can do without.
     fn want_proof(&mut self, key: ProofKey) {
         match key.parts {
             ProofParts::Newest | ProofParts::Pinned if self.rotation.traits().proofs == Some(false) => {
@@ -82,7 +82,7 @@ impl Engine {
         self.fault(RunError::NoProof { message }, true)
     }
 
-    /// Pins the newest block, which this header came with the proof of.
+    /// Pins the newest block by the header that came with its proof; false if the header is malformed.
     fn pin_newest(&mut self, result: &str) -> Result<bool, RunError> {
         let Some(header) = header(result) else { return Ok(false) };
         if let Some(freshness) = self.limits.freshness {
@@ -212,7 +212,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles an answer that is no JSON-RPC. It is about one of the requests, or about batches: smaller ones
+    /// Handles a reply that is not JSON-RPC. It is about one of the requests, or about batches: smaller ones
     /// are tried in this run alone.
     fn refuse_proof_by_status(&mut self, ids: &[u64], by_hash: bool, status: u16) -> Result<(), QueryError> {
         let is_success = (200..300).contains(&status);
@@ -241,9 +241,9 @@ impl Engine {
         self.rotation.learn(NodeTraits { requests_per_batch, ..NodeTraits::default() });
     }
 
-    /// The node does not prove the block: many prove the newest alone (reth by default, erigon). Then block
-    /// and proof of the newest are taken anew in one batch, and what else was read is read again at that
-    /// block.
+    /// Handles a node that does not prove the block: many prove only the newest (reth by default, erigon).
+    /// Block and proof of the newest are then requested in one batch, and all other results are read again at
+    /// that block.
     fn prove_newest(&mut self, of_newest: bool, message: String) -> Result<(), QueryError> {
         let Some(pending) = self.view.pending_proof.take() else { return Ok(()) };
         let is_optional = pending.key.parts == ProofParts::Newest;

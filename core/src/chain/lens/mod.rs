@@ -29,7 +29,7 @@ pub const DEPLOYLESS_CODE: &str = include_str!("deployless.hex");
 /// registry lens")`.
 pub const LENS_ADDRESS: Address = alloy_primitives::address!("0x0611417b2e6256e3316664d7ea2451610afa5fb6");
 
-/// How a node reads many agents. Each method requires less of the node than the one before.
+/// Method of reading many agents. Each requires less of the node than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Method {
     #[default]
@@ -39,7 +39,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// The method to fall back to.
+    /// Returns the method to fall back to.
     pub(crate) const fn next(self) -> Option<Self> {
         match self {
             Self::Override => Some(Self::Create),
@@ -57,7 +57,7 @@ pub(crate) struct Span {
     pub(crate) count: u64,
 }
 
-/// What is read of each agent, by the lens's own numbers.
+/// Data read of each agent; the values are the lens's own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
     /// The row.
@@ -78,11 +78,11 @@ impl Detail {
 pub(crate) struct Subject<'a> {
     pub(crate) registry: Address,
     pub(crate) detail: Detail,
-    /// The ids of the span's agents, where they are listed.
+    /// Ids of the span's agents, if they are listed.
     pub(crate) listed: Option<&'a [u64]>,
 }
 
-/// The parameters of the `eth_call` that reads `span` through the lens at the JSON block parameter `block`.
+/// Returns the `eth_call` parameters that read `span` through the lens at the JSON block parameter `block`.
 pub(crate) fn params(subject: Subject<'_>, span: Span, method: Method, block: &str) -> String {
     // Deploying code costs 200 gas a byte, for 24,576 bytes at most (EIP-170). The other methods are bounded
     // by gas alone.

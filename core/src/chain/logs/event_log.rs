@@ -34,7 +34,7 @@ pub(crate) struct EventLog {
     pub(crate) transaction_hash: B256,
     /// The block's timestamp in unix seconds; `None` if the node omits it.
     pub(crate) seconds: Option<u64>,
-    /// The agent it is about.
+    /// Id of the agent that the event is about.
     pub(crate) agent: u64,
     pub(crate) event: AgentEvent,
 }
@@ -44,7 +44,7 @@ impl EventLog {
         matches!(self.event, AgentEvent::Registered { .. })
     }
 
-    /// Bytes of the texts, which have no length limit.
+    /// Returns the bytes of the texts, which have no length limit.
     pub(crate) const fn text_bytes(&self) -> usize {
         match &self.event {
             AgentEvent::RevenueReported { currency, category, .. } => currency.len() + category.len(),

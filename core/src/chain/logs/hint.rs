@@ -1,5 +1,5 @@
-//! Events as hints: the few fields that an index trusts. Events of one agent's
-//! history are decoded in [`event_log`](super::event_log).
+//! Events as hints: the few fields that an index trusts. Events of one agent's history are decoded in
+//! [`event_log`](super::event_log).
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -29,7 +29,7 @@ pub(crate) const EVENTS: [B256; 7] = [
     AgentTerminated::SIGNATURE_HASH,
 ];
 
-/// Those of them that change an agent's status or last attestation, and no other storage.
+/// Events that change an agent's status or last attestation, and no other storage.
 const PLAIN: [B256; 3] =
     [ComplianceAttested::SIGNATURE_HASH, AgentSuspended::SIGNATURE_HASH, AgentReactivated::SIGNATURE_HASH];
 
@@ -49,14 +49,14 @@ pub(crate) struct Announced {
     pub(crate) agent: Option<u64>,
     /// The block's height; 0 if the node omits it.
     pub(crate) number: u64,
-    /// Tells the event from others; 0 if the node omits its block's hash or its index.
+    /// Distinguishes the event from others; 0 if the node omits its block's hash or its index.
     pub(crate) fingerprint: u64,
     /// It changes no more of the registry's storage than an agent's status or last attestation.
     pub(crate) is_plain: bool,
     pub(crate) kind: EventKind,
 }
 
-/// What an event says of an agent's liable wallet.
+/// Kind of an event, as far as it concerns an agent's liable wallet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Registered,
@@ -68,8 +68,7 @@ pub(crate) enum EventKind {
     Other,
 }
 
-/// What a list of logs hints at, read log by log: a list of logs would take 25 times as much memory as its
-/// text.
+/// Hints of a list of logs, read log by log: a list of logs would take 25 times as much memory as its text.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     /// At least one log is listed.
@@ -139,8 +138,7 @@ impl<'de> Deserialize<'de> for Hints {
     }
 }
 
-/// The trusted part of a log. A member is `None` where it is missing or `null`, and for any other text than it
-/// should have.
+/// The trusted part of a log. A member is `None` if it is missing, `null`, or malformed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Log {
@@ -209,7 +207,7 @@ fn text<'de, D: Deserializer<'de>, T>(
 pub(super) struct Topics([Option<B256>; 4]);
 
 impl Topics {
-    /// A topic; `None` where it is missing or no word.
+    /// Returns a topic; `None` if it is missing or not a word.
     pub(super) fn get(&self, place: usize) -> Option<B256> {
         self.0.get(place).copied().flatten()
     }

@@ -24,7 +24,7 @@ use hint::Hints;
 /// their cap.
 const REQUESTS: usize = 20;
 
-/// Which logs of the registry to read, and at what cost.
+/// Query for logs of the registry, and its limits of cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogsQuery {
     pub(crate) registry: Address,
@@ -41,7 +41,7 @@ pub(crate) struct LogsQuery {
     pub(crate) may_end_early: bool,
 }
 
-/// Why there are no logs.
+/// Reason why there are no logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoLogs {
     /// The node serves no logs.
@@ -50,7 +50,7 @@ pub(crate) enum NoLogs {
     ShortRanges(u64),
 }
 
-/// What the answered ranges contain.
+/// Logs in the answered ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundLogs {
     /// Without a filter: all events.
@@ -86,7 +86,7 @@ pub(super) struct LogWalk {
 }
 
 impl LogWalk {
-    /// The walk over these logs at a node that answers so many blocks per call in time.
+    /// Creates the walk over these logs at a node that answers `in_time` blocks per call in time.
     fn new(query: LogsQuery, in_time: u64) -> Self {
         let range = query.range.unwrap_or(u64::MAX).min(in_time).max(1);
         let is_first_range = query.filter.is_some();
@@ -129,14 +129,14 @@ impl LogWalk {
         }
     }
 
-    /// Blocks of the longest unanswered range.
+    /// Returns the blocks of the longest unanswered range.
     fn longest(&self) -> u64 {
         self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1)
     }
 
-    /// Divides the unanswered ranges by this number, with the last block apart: a node may serve its logs
-    /// later than its header, and refuses ranges beyond. If that block alone is refused, it counts as not
-    /// requested, even where it is the only one.
+    /// Divides the unanswered ranges by `by`, with the last block apart: a node may serve that block's logs
+    /// later than its header, and refuse ranges beyond. If that block alone is refused, it counts as not
+    /// requested, even if it is the only one.
     pub(super) fn divide(&mut self, by: u64) {
         if self.open.is_empty() {
             // The refusal was of another query's logs in the same batch.
@@ -197,7 +197,7 @@ impl LogWalk {
         true
     }
 
-    /// The logs, or why there are none; `None` if they are incomplete.
+    /// Returns the logs, or the reason why there are none; `None` if they are incomplete.
     pub(super) fn outcome(&self) -> Option<Result<&FoundLogs, NoLogs>> {
         match self.refused {
             Some(refused) => Some(Err(refused)),
@@ -205,7 +205,7 @@ impl LogWalk {
         }
     }
 
-    /// The events before the first unanswered block, and that block.
+    /// Returns the events before the first unanswered block, and that block.
     pub(super) fn settled(&self) -> (impl Iterator<Item = &EventLog>, Option<u64>) {
         let open = self.open.iter().map(|(from, _)| *from).chain(self.found.unasked).min();
         (self.found.logs.iter().filter(move |log| open.is_none_or(|open| log.number < open)), open)
@@ -248,7 +248,7 @@ pub(super) enum BlockRequest {
     },
 }
 
-/// What is known of blocks other than the pinned one.
+/// Facts about blocks other than the pinned one.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Headers by height; `None` if the node has pruned it.
@@ -267,8 +267,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Records what a query misses, until the next reply. `in_time`: blocks per `eth_getLogs` that the node
-    /// answers in time.
+    /// Records the reads that a query misses, until the next reply. `in_time`: blocks per `eth_getLogs` that
+    /// the node answers in time.
     pub(super) fn want(
         &mut self,
         headers: BTreeMap<u64, bool>,
@@ -305,7 +305,7 @@ impl Blocks {
         }
     }
 
-    /// The next requests, at most `most`, including the header at `pinned`.
+    /// Returns the next requests, at most `most`, including the header at `pinned`.
     pub(super) fn requests(&self, pinned: u64, most: usize) -> Vec<BlockRequest> {
         let headers = self
             .wanted_headers
@@ -329,7 +329,7 @@ impl Blocks {
         vouching.into_iter().chain(headers).chain(roots).chain(logs).take(most).collect()
     }
 
-    /// The JSON-RPC requests, with ids from 0.
+    /// Returns the JSON-RPC requests, with ids from 0.
     pub(super) fn encode(&self, requests: &[BlockRequest]) -> Vec<Request> {
         let request = |(id, request): (u64, &BlockRequest)| match *request {
             BlockRequest::Header { number, .. } => {
@@ -348,12 +348,12 @@ impl Blocks {
         self.walks.get_mut(walk)
     }
 
-    /// Blocks of a walk's longest open range.
+    /// Returns the blocks of a walk's longest open range.
     pub(super) fn longest(&self, walk: usize) -> u64 {
         self.walks.get(walk).map_or(1, LogWalk::longest)
     }
 
-    /// Clears what the query misses: it reports that again.
+    /// Clears the reads that the query misses: it reports them again.
     pub(super) fn ask_again(&mut self) {
         self.wanted_headers.clear();
         self.wanted_roots.clear();
