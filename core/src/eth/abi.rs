@@ -5,17 +5,17 @@
 
 use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
 
-/// The limits for decoding a node's bytes: decoding takes little more memory than the bytes themselves. By
-/// default it may take a gigabyte, because offsets may refer to the same megabyte a thousand times.
+/// Returns limits for decoding a node's bytes in little more memory than the bytes themselves. By default it
+/// may take a gigabyte, because offsets may refer to the same megabyte a thousand times.
 pub const fn bounded(data: &[u8]) -> AbiDecoderConfig {
     AbiDecoderConfig::new().memory_limit(data.len() + 1_024)
 }
 
-/// A call's return value, decoded within [`bounded`] memory.
+/// Decodes a call's return value within [`bounded`] memory.
 ///
 /// # Errors
 ///
-/// Those of the decoder.
+/// The errors of the decoder.
 pub fn decode_returns<C: SolCall>(data: &[u8]) -> alloy_sol_types::Result<C::Return> {
     C::abi_decode_returns_with_config(data, bounded(data))
 }
@@ -169,7 +169,7 @@ sol! {
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
     }
 
-    /// An account that says itself whether it has signed (ERC-1271).
+    /// A contract account that checks its signatures itself (ERC-1271).
     interface IERC1271 {
         function isValidSignature(bytes32 hash, bytes memory signature) external view returns (bytes4 magicValue);
     }

@@ -4,7 +4,7 @@
 use alloy_primitives::Address;
 use thiserror::Error;
 
-/// Why a text is not an address.
+/// Reason why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[error("{}", self.rule())]
 pub enum AddressError {
@@ -15,7 +15,7 @@ pub enum AddressError {
 }
 
 impl AddressError {
-    /// The rule that the text breaks, in words.
+    /// Returns the rule that the text breaks, in words.
     #[must_use]
     pub const fn rule(self) -> &'static str {
         match self {

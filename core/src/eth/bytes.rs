@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         self.number::<8>()
     }
 
-    /// A big-endian number of at most 8 bytes.
+    /// Reads a big-endian number of at most 8 bytes.
     pub(crate) fn number<const N: usize>(&mut self) -> Option<u64> {
         Some(self.take::<N>()?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }

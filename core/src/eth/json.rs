@@ -1,5 +1,5 @@
-//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. Their JSON Schemas
-//! are in `schema`.
+//! JSON encodings of Ethereum's values in the API, one type per kind, for `#[serde(with)]`. Their JSON
+//! Schemas are in `schema`.
 //!
 //! Numbers keep all their digits: a `uint256` is a JSON number of any size, never a rounded float.
 
@@ -28,13 +28,13 @@ macro_rules! serialize_as_text {
 }
 pub(crate) use serialize_as_text;
 
-/// For `#[serde(skip_serializing_if)]`.
+/// Returns whether a value is false, for `#[serde(skip_serializing_if)]`.
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 pub(crate) const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// The JSON text of a value whose serialization cannot fail: strings, numbers, and maps with string keys.
+/// Returns the JSON text of a value that always serializes: strings, numbers, and maps with string keys.
 pub(crate) fn text(shape: &impl Serialize, size_hint: usize) -> String {
     let mut body = Vec::with_capacity(size_hint);
     let written = serde_json::to_writer(&mut body, shape);
@@ -55,7 +55,7 @@ impl<T: Display> Serialize for Digits<T> {
 pub struct Integer;
 
 impl Integer {
-    /// For `#[serde(with)]`. The errors are those of the serializer.
+    /// Serializes for `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
         Digits(value).serialize(serializer)
     }
@@ -106,12 +106,12 @@ impl IntegersByKey {
 pub struct Checksummed;
 
 impl Checksummed {
-    /// For `#[serde(with)]`. The errors are those of the serializer.
+    /// Serializes for `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&value.to_checksum(None))
     }
 
-    /// For `#[serde(with)]`. Reads what [`address::parse`] does.
+    /// Deserializes for `#[serde(with)]` what [`address::parse`] reads.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         address::parse(&text).map_err(|error| de::Error::custom(error.rule()))
@@ -141,12 +141,12 @@ impl OptionalChecksummed {
 pub struct Hash;
 
 impl Hash {
-    /// For `#[serde(with)]`. The errors are those of the serializer.
+    /// Serializes for `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{value:#x}"))
     }
 
-    /// For `#[serde(with)]`.
+    /// Deserializes for `#[serde(with)]`.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64);

@@ -1,5 +1,5 @@
 //! Reads JSON objects member by member, with errors that name the member's path. Web pages load this code:
-//! what serde derives for the same shapes is several times as large, and does not name paths. A member that
+//! serde's derived code for the same shapes is several times as large, and does not name paths. A member that
 //! breaks a rule reads as its default; the caller checks for the first error at the end.
 
 use std::{cell::OnceCell, fmt};
@@ -33,7 +33,7 @@ pub struct MemberError {
 pub(crate) struct FirstError(OnceCell<MemberError>);
 
 impl FirstError {
-    /// The error, if there is one.
+    /// Returns the error, if there is one.
     pub(crate) fn end(self) -> Result<(), MemberError> {
         self.0.into_inner().map_or(Ok(()), Err)
     }
@@ -43,7 +43,7 @@ impl FirstError {
     }
 }
 
-/// How strictly an object is read.
+/// Strictness of reading an object.
 #[derive(Clone, Copy)]
 struct Reading {
     /// Each value has one spelling.
@@ -64,18 +64,18 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of a document, in which each value has one spelling.
+    /// Reads a document, in which each value has one spelling.
     pub(crate) fn of_document(text: &'a str, errors: &'a FirstError) -> Self {
         Self::parse(text, errors, Reading { one_spelling: true, open: false, long_lists: false })
     }
 
-    /// The members of a document that people write: no unknown ones, digits in either case. Its lists are as
-    /// long as its bytes allow.
+    /// Reads a document that people write: no unknown members, digits in either case. Its lists are as long
+    /// as its bytes allow.
     pub(crate) fn of_written(text: &'a str, errors: &'a FirstError) -> Self {
         Self::parse(text, errors, Reading { one_spelling: false, open: false, long_lists: true })
     }
 
-    /// The members of a node's result, which may have other members and other spellings.
+    /// Reads a node's result, which may have other members and other spellings.
     pub(crate) fn of_answer(text: &'a str, errors: &'a FirstError) -> Self {
         Self::parse(text, errors, Reading { one_spelling: false, open: true, long_lists: false })
     }
@@ -88,12 +88,12 @@ impl<'a> Members<'a> {
         Self { errors, path: String::new(), members, reading }
     }
 
-    /// Whether there is a member with this name.
+    /// Returns whether there is a member with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some()
     }
 
-    /// A member, as JSON text.
+    /// Takes a member as JSON text; empty if it is missing.
     pub(crate) fn take(&mut self, name: &str) -> &'a str {
         let place = self.members.0.iter().position(|(known, _)| *known == name);
         match place {
@@ -105,24 +105,24 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member in Ethereum's spelling.
+    /// Takes a member in Ethereum's spelling.
     pub(crate) fn spelled<T: Spelled>(&mut self, name: &str) -> T {
         let text = self.take(name);
         self.value(name, text)
     }
 
-    /// A member that may be absent.
+    /// Takes a member that may be absent.
     pub(crate) fn optional<T: Spelled>(&mut self, name: &str) -> Option<T> {
         self.has(name).then(|| self.spelled(name))
     }
 
-    /// A list of values.
+    /// Takes a list of values.
     pub(crate) fn list<T: Spelled>(&mut self, name: &str) -> Vec<T> {
         let items = self.items(name).into_iter().enumerate();
         items.map(|(place, item)| self.value(&format!("{name}[{place}]"), item.get())).collect()
     }
 
-    /// A text of any characters.
+    /// Takes a text of any characters.
     pub(crate) fn text(&mut self, name: &str) -> String {
         parse(self.take(name)).unwrap_or_else(|| {
             self.fault(name, "must be a string");
@@ -130,19 +130,19 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// A member that is an object.
+    /// Takes a member that is an object.
     pub(crate) fn object(&mut self, name: &str) -> Self {
         let text = self.take(name);
         self.object_in(name, text)
     }
 
-    /// A list of objects.
+    /// Takes a list of objects.
     pub(crate) fn objects(&mut self, name: &str) -> Vec<Self> {
         let items = self.items(name).into_iter().enumerate();
         items.map(|(place, item)| self.object_in(&format!("{name}[{place}]"), item.get())).collect()
     }
 
-    /// A whole number in decimal digits, up to `max`.
+    /// Takes a whole number in decimal digits, up to `max`.
     pub(crate) fn number(&mut self, name: &str, max: u64) -> u64 {
         let digits = self.take(name);
         let number = digits.parse().ok().filter(|number: &u64| *number <= max);
@@ -171,7 +171,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Whether a value may be written like this. People choose the case of digits alone.
+    /// Returns whether a value may be written like this. People may choose the case of digits alone.
     fn takes(&self, text: &str, spelling: &str) -> bool {
         let Reading { one_spelling, open, .. } = self.reading;
         let is_written = || !text.starts_with("0X") && text.eq_ignore_ascii_case(spelling);
@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for List<'de> {
 pub(crate) struct Object<'a>(pub(crate) Vec<(&'a str, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// A member, as JSON text.
+    /// Returns a member as JSON text.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.get())
     }

@@ -22,7 +22,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The bytes of this call in `aggregate3`'s calldata: its offset, four words of frame, its padded data.
+    /// Returns the bytes of this call in `aggregate3`'s calldata: offset, four words of frame, padded data.
     pub fn packed_size(&self) -> usize {
         32 * 5 + self.data.len().next_multiple_of(32)
     }
@@ -40,7 +40,7 @@ pub enum CallOutcome {
     Ambiguous,
 }
 
-/// Calldata of `aggregate3` for `calls`, each allowed to fail.
+/// Encodes the calldata of `aggregate3` for `calls`, each allowed to fail.
 pub fn pack<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Bytes {
     let calls = calls
         .into_iter()
@@ -53,7 +53,7 @@ pub fn pack<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Bytes {
     IMulticall3::aggregate3Call { calls }.abi_encode().into()
 }
 
-/// The outcomes in `aggregate3`'s return data, in the order of the calls; `None` for other data.
+/// Decodes the outcomes in `aggregate3`'s return data, in the order of the calls; `None` for other data.
 pub fn unpack(data: &[u8]) -> Option<Vec<CallOutcome>> {
     let results = abi::decode_returns::<IMulticall3::aggregate3Call>(data).ok()?;
     let outcome = |result: IMulticall3::Result| match (result.success, result.returnData) {

@@ -27,11 +27,11 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// For texts that may quote any of these URLs.
+    /// Creates a redactor for texts that may quote any of these URLs.
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<String> = Vec::new();
-        // Longest first: a whole URL goes before the parts of it. Inserted in their places: the code of a
-        // sort would be more for web pages to load.
+        // Longest first: a whole URL goes before its parts. They are inserted in order, because a sort would
+        // be more code for web pages to load.
         for secret in urls.into_iter().flat_map(pieces) {
             let at = secrets.partition_point(|known| known.len() >= secret.len());
             secrets.insert(at, secret);
@@ -39,7 +39,7 @@ impl Redactor {
         Self { secrets }
     }
 
-    /// `text` without the secrets, cut to the longest message.
+    /// Returns `text` without the secrets, cut to the longest message.
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -52,8 +52,8 @@ impl Redactor {
     }
 }
 
-/// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of
-/// secrets, and removes more than a [`Redactor`].
+/// Returns a node's message without the words that may be URLs or keys, cut to 200 characters. It needs no
+/// list of secrets, and removes more than a [`Redactor`].
 pub(crate) fn without_secrets(message: &str) -> String {
     let is_plain = |part: &str| part.len() <= 12 && part.bytes().all(|byte| byte.is_ascii_lowercase());
     let is_harmless = |word: &&str| {
@@ -72,7 +72,7 @@ pub(crate) fn without_secrets(message: &str) -> String {
     words.join(" ").chars().take(200).collect()
 }
 
-/// The public part of an RPC endpoint's URL: scheme, host and port.
+/// Returns the public part of an RPC endpoint's URL: scheme, host and port.
 pub fn public_origin(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let host = authority(rest).rsplit('@').next().unwrap_or_default();
@@ -83,7 +83,7 @@ fn authority(rest: &str) -> &str {
     rest.split(['/', '?', '#', '\\']).next().unwrap_or_default()
 }
 
-/// The parts of a URL that may be secrets, each also percent-decoded.
+/// Returns the parts of a URL that may be secrets, each also percent-decoded.
 fn pieces(url: &str) -> Vec<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = authority(rest);

@@ -26,7 +26,7 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// A type with the schema of another one.
+/// Implements `JsonSchema` with the schema of another type.
 macro_rules! like {
     ($type:ty, $other:ty) => {
         impl JsonSchema for $type {

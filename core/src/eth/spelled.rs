@@ -1,17 +1,17 @@
 //! The one spelling that each of Ethereum's values has in a strict document (evidence, acceptances): any
-//! other is refused, so a document with a changed byte is not the same document.
+//! other is refused, so a document with a changed byte is another document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{Serialize as _, Serializer};
 
 use super::address;
 
-/// The digits behind `0x`. Nodes' own values may have `0X`.
+/// Returns the digits after `0x`. Nodes' own values may have `0X`.
 pub(crate) fn hex_digits(text: &str) -> Option<&str> {
     text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
 }
 
-/// A JSON-RPC quantity.
+/// Parses a JSON-RPC quantity.
 pub(crate) fn quantity(text: &str) -> Option<u64> {
     u64::from_str_radix(hex_digits(text)?, 16).ok()
 }
@@ -81,7 +81,7 @@ macro_rules! spelled_quantity {
 }
 spelled_quantity!(U256, u64);
 
-/// For `#[serde(serialize_with)]` of an optional value.
+/// Serializes an optional value, for `#[serde(serialize_with)]`.
 pub(crate) fn optional<T: Spelled, S: Serializer>(
     value: &Option<T>,
     serializer: S,

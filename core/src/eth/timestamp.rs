@@ -15,34 +15,34 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// From unix seconds.
+    /// Creates a time from unix seconds.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self { seconds, millis: 0 }
     }
 
-    /// From unix milliseconds.
+    /// Creates a time from unix milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self { seconds: millis / 1000, millis: (millis % 1000) as u16 }
     }
 
-    /// Unix milliseconds.
+    /// Returns unix milliseconds.
     pub const fn as_millis(self) -> u64 {
         self.seconds.saturating_mul(1000).saturating_add(self.millis as u64)
     }
 
-    /// Whole unix seconds.
+    /// Returns whole unix seconds.
     pub const fn seconds(self) -> u64 {
         self.seconds
     }
 
-    /// The first whole unix second that is not before this.
+    /// Returns the first whole unix second that is not before this.
     pub const fn seconds_rounded_up(self) -> u64 {
         self.seconds.saturating_add((self.millis > 0) as u64)
     }
 }
 
 impl Timestamp {
-    /// Parses what [`Display`](fmt::Display) writes of the years 1970 to 9999.
+    /// Parses the form that [`Display`](fmt::Display) writes for the years 1970 to 9999.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |from: usize, to: usize| {
             let digits = text.get(from..to)?;
@@ -54,7 +54,7 @@ impl Timestamp {
         let days = days_from_civil(year, month, day)?;
         let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
         let parsed = Self::from_millis(seconds * 1_000 + millis);
-        // Fields out of range, other separators and years before 1970 are written otherwise.
+        // Fields out of range, other separators and years before 1970 are written differently.
         (parsed.to_string() == text).then_some(parsed)
     }
 }
@@ -94,7 +94,7 @@ fn write_digits(room: &mut [u8], mut number: u64) {
 serialize_as_text!(Timestamp);
 
 impl<'de> serde::Deserialize<'de> for Timestamp {
-    /// Reads what [`Timestamp::parse`] does.
+    /// Reads the form that [`Timestamp::parse`] accepts.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| serde::de::Error::custom("no timestamp"))

@@ -55,7 +55,7 @@ struct Domain {
 }
 
 impl<M> TypedData<M> {
-    /// The payload of a message of the type `T` for a domain.
+    /// Creates the payload of a message of the type `T` for a domain.
     pub(crate) fn new<T: SolStruct>(domain: &Eip712Domain, message: M) -> Self {
         Self {
             types: Types {
@@ -74,7 +74,7 @@ impl<M> TypedData<M> {
     }
 }
 
-/// The members in a type string such as `Mail(address from,string contents)`.
+/// Parses the members in a type string such as `Mail(address from,string contents)`.
 fn members(encoded: &str) -> Vec<Member> {
     let (_, list) = encoded.split_once('(').unwrap_or_default();
     let pairs = list.trim_end_matches(')').split(',').filter_map(|member| member.split_once(' '));

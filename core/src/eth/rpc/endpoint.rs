@@ -21,7 +21,7 @@ pub struct RpcEndpoint {
 }
 
 impl RpcEndpoint {
-    /// The endpoint of an HTTP URL, with a user part or without; `None` for any other text.
+    /// Parses an HTTP URL, with a user part or without; `None` for any other text.
     pub fn parse(entry: &str) -> Option<Self> {
         let (scheme, rest) = entry.split_once("://")?;
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -37,12 +37,12 @@ impl RpcEndpoint {
         })
     }
 
-    /// The public part of its URL: scheme, host and port.
+    /// Returns the public part of its URL: scheme, host and port.
     pub fn origin(&self) -> String {
         public_origin(&self.url)
     }
 
-    /// Texts to build a [`Redactor`](crate::eth::redact::Redactor) from.
+    /// Iterates over texts to build a [`Redactor`](crate::eth::redact::Redactor) from.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let credentials = self.authorization.as_deref().and_then(|header| header.strip_prefix("Basic "));
         [Some(self.listed.as_str()), credentials].into_iter().flatten()
@@ -50,13 +50,13 @@ impl RpcEndpoint {
 }
 
 impl fmt::Debug for RpcEndpoint {
-    /// Only the origin: the rest is secret.
+    /// Shows only the origin: the rest is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RpcEndpoint").field(&self.origin()).finish()
     }
 }
 
-/// Why a text is not a list of endpoints. The errors do not quote the text, which may hold a key.
+/// Reason why a text is not a list of endpoints. It does not quote the text, which may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// There is no entry.
@@ -73,7 +73,7 @@ pub enum ListError {
     },
 }
 
-/// The endpoints in `text`, separated by commas or white space.
+/// Parses the endpoints in `text`, separated by commas or white space.
 ///
 /// # Errors
 ///
@@ -91,7 +91,7 @@ pub fn parse_list(text: &str) -> Result<Vec<RpcEndpoint>, ListError> {
     }
 }
 
-/// The `Authorization` header of a URL's user part.
+/// Returns the `Authorization` header of a URL's user part.
 fn basic(user_part: &str) -> String {
     let (user, password) = user_part.split_once(':').unwrap_or((user_part, ""));
     let decode = |text| percent_decode_str(text).decode_utf8_lossy().to_string();

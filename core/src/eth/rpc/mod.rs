@@ -26,22 +26,22 @@ use serde_json::value::RawValue;
 
 use crate::eth::json;
 
-/// A request such as `eth_call`. `id` is unique within its batch; `params` is the parameter array as JSON
-/// text.
+/// Creates a request such as `eth_call`. `id` is unique within its batch; `params` is the parameter array as
+/// JSON text.
 pub fn request(id: u64, method: &'static str, params: String) -> Request {
     // The callers write valid JSON; anything else would be sent as `null` and refused by the node.
     Request::new(method, Id::Number(id), RawValue::from_string(params).unwrap_or_default())
 }
 
-/// A request for a contract's account and slots, proved (EIP-1186). `block` is a block's number, tag or
-/// hash as JSON.
+/// Creates a request for a contract's account and slots, proved (EIP-1186). `block` is a block's number, tag
+/// or hash as JSON.
 pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str) -> Request {
     let slots: Vec<String> = slots.iter().map(|slot| format!(r#""{slot:#x}""#)).collect();
     request(id, "eth_getProof", format!(r#"["{contract:#x}",[{}],{block}]"#, slots.join(",")))
 }
 
-/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing or of another type, and any JSON
-/// may be in the error's place.
+/// Parses an [`ErrorPayload`] as nodes and proxies send it: any member may be missing or of another type, and
+/// any JSON may be in the error's place.
 fn lenient_error(text: &str) -> ErrorPayload {
     #[derive(Deserialize)]
     struct Members<'a> {
@@ -64,7 +64,7 @@ fn lenient_error(text: &str) -> ErrorPayload {
 /// The outcome of one request: the result as JSON text, or the node's error.
 pub type RpcResult<'a> = Result<&'a str, ErrorPayload>;
 
-/// Why a reply answers none of its batch's requests.
+/// Reason why a reply answers none of its batch's requests.
 #[derive(Clone, Debug)]
 pub enum BadReply {
     /// One error for the whole batch.
@@ -73,8 +73,8 @@ pub enum BadReply {
     Malformed,
 }
 
-/// The body that carries `requests`: an array, or for a single request the bare object, which every node
-/// takes.
+/// Returns the body that carries `requests`: an array, or for a single request the bare object, which every
+/// node takes.
 pub fn encode(requests: &[Request]) -> String {
     let size_hint = requests.iter().map(|request| 96 + request.params.get().len()).sum();
     match requests {
@@ -83,8 +83,8 @@ pub fn encode(requests: &[Request]) -> String {
     }
 }
 
-/// The results in a reply by request id, for the requests with these ids. Requests without a response are
-/// absent.
+/// Parses the results in a reply by request id, for the requests with these ids. Requests without a response
+/// are absent.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ struct LenientResponse<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `null`, which is a value, from an absent member.
+/// Distinguishes `null`, which is a value, from an absent member.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -15,9 +15,9 @@ use crate::eth::json;
 /// One call of a batch.
 #[derive(Debug, Deserialize)]
 pub struct Call<'a> {
-    /// Unique within its batch.
+    /// The id, unique within its batch.
     pub id: u64,
-    /// Such as `eth_call`.
+    /// The method, such as `eth_call`.
     pub method: &'a str,
     /// The parameter array.
     #[serde(borrow)]
@@ -25,20 +25,20 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The parameter array as JSON text.
+    /// Returns the parameter array as JSON text.
     pub fn params(&self) -> &str {
         self.params.get()
     }
 }
 
-/// The calls in a batch's body, as [`encode`](super::encode) writes it; empty where it is none.
+/// Parses the calls in a batch's body, as [`encode`](super::encode) writes it; empty if it is none.
 pub fn calls(body: &str) -> Vec<Call<'_>> {
     serde_json::from_str(body)
         .or_else(|_| serde_json::from_str(body).map(|call| Vec::from([call])))
         .unwrap_or_default()
 }
 
-/// The body of a reply with these results, each with its call's id.
+/// Returns the body of a reply with these results, each with its call's id.
 pub fn reply(results: impl IntoIterator<Item = (u64, Result<Box<RawValue>, ErrorPayload>)>) -> String {
     let response = |(id, result): (u64, Result<_, _>)| Response {
         id: Id::Number(id),

@@ -1,5 +1,5 @@
-//! How to react to a node's error while reading: one table, most specific first. Each phrase is followed by
-//! the nodes that send it.
+//! Reactions to a node's error while reading: one table, most specific first. Each phrase is followed by the
+//! nodes that send it.
 
 use super::{ErrorPayload, revert::Revert};
 
@@ -120,21 +120,21 @@ const TABLE: &[(&str, Action)] = &[
     (INTERNAL, Action::Retry),                // -32603, almost all nodes
 ];
 
-/// The first phrase in an error's message, or in its data: Nethermind's cause is there, below "Internal
-/// error".
+/// Returns the first phrase in an error's message, or in its data: Nethermind's cause is there, below
+/// "Internal error".
 fn phrase(error: &ErrorPayload) -> Option<(&'static str, Action)> {
     let data = error.data.iter().flat_map(|data| data.get().chars().take(500));
     let text: String = error.message.chars().chain(data).map(|letter| letter.to_ascii_lowercase()).collect();
     TABLE.iter().find(|(phrase, _)| text.contains(phrase)).copied()
 }
 
-/// Phrases of errors that pass, and of methods and blocks that an endpoint does not serve: Alchemy's
+/// Phrases of transient errors, and of methods and blocks that an endpoint does not serve: Alchemy's
 /// "eth_getProof is not available on the Free tier", dRPC's "archive is not available on free tier", "the
 /// method eth_getProof is unavailable".
 const UNCLEAR: [&str; 4] = [INTERNAL, "free tier", "unavailable", "cannot fulfill request"];
 
-/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error, and
-/// those that do not say whether the request will ever be served.
+/// Returns whether an error may be about anything in its request, or be transient: JSON-RPC's internal error,
+/// and those that do not say whether the request will ever be served.
 pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
     match phrase(error) {
         Some((phrase, _)) => UNCLEAR.contains(&phrase),
@@ -142,24 +142,24 @@ pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
     }
 }
 
-/// Whether an error does not say what of its request is refused.
+/// Returns whether an error does not say what part of its request is refused.
 pub(crate) fn names_no_cause(error: &ErrorPayload) -> bool {
     phrase(error).is_none_or(|(phrase, _)| phrase == INTERNAL)
 }
 
-/// Whether the request itself is too long, and not what it takes to answer it.
+/// Returns whether the request itself is too long, rather than the work to answer it.
 pub(crate) fn is_long_request(error: &ErrorPayload) -> bool {
     const PHRASES: [&str; 3] = ["request is too big", "request entity too large", "payload too"];
     phrase(error).is_some_and(|(phrase, _)| PHRASES.contains(&phrase))
 }
 
-/// Whether the node ran out of time: less work may be done in time.
+/// Returns whether the node ran out of time: less work may be done in time.
 pub(crate) fn is_timeout(error: &ErrorPayload) -> bool {
     phrase(error).is_some_and(|(phrase, _)| ["timeout", "timed out", "deadline exceeded"].contains(&phrase))
 }
 
-/// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase:
-/// a contract's reason may contain one. Out of gas is not a revert.
+/// Classifies an error by its message first, as nodes use codes inconsistently. Reverts are recognised before
+/// any phrase: a contract's reason may contain one. Out of gas is not a revert.
 pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;

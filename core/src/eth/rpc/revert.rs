@@ -27,13 +27,13 @@ pub struct Revert {
 }
 
 impl Revert {
-    /// From revert data as the EVM returns it.
+    /// Decodes revert data as the EVM returns it.
     pub fn from_data(data: &[u8]) -> Self {
         Self { message: reason(data) }
     }
 
-    /// From a node's error; `None` where it is not a revert. Nodes attach hex to errors of any kind, so data
-    /// other than `Error(string)` and `Panic(uint256)` counts only where words or the code say "revert".
+    /// Reads a node's error; `None` if it is not a revert. Nodes attach hex to errors of any kind, so data
+    /// other than `Error(string)` and `Panic(uint256)` counts only if the message or the code says "revert".
     pub fn from_error(error: &ErrorPayload) -> Option<Self> {
         let data = error.data.as_deref().map_or("", RawValue::get);
         let (in_data, in_text) = (from_value(data, DEEPEST), from_text(&error.message));
@@ -56,7 +56,7 @@ impl fmt::Display for Revert {
 /// The prefix of reasons that the interfaces here do not define.
 const CUSTOM_ERROR: &str = "custom error 0x";
 
-/// The reason in revert data.
+/// Returns the reason in revert data.
 fn reason(data: &[u8]) -> Option<String> {
     if let Ok(error) = ErrorString::abi_decode_with_config(data, bounded(data)) {
         return Some(beginning(&error.reason).to_owned());
@@ -68,7 +68,7 @@ fn reason(data: &[u8]) -> Option<String> {
     Some(format!("{CUSTOM_ERROR}{}", hex::encode(selector)))
 }
 
-/// The part of a reason that is kept, cut at a character boundary.
+/// Returns the part of a reason that is kept, cut at a character boundary.
 fn beginning(reason: &str) -> &str {
     reason.get(..reason.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default()
 }
@@ -92,7 +92,7 @@ struct Members<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A revert in an error's `data`, as JSON text: hex of a reason, the same behind a word, text, or an object
+/// A revert in an error's `data`, as JSON text: hex of a reason, the same after a word, text, or an object
 /// around one of these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
@@ -110,11 +110,11 @@ fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     }
 }
 
-/// A revert in a message such as `execution reverted: revert: Agent not found`.
+/// Parses a revert in a message such as `execution reverted: revert: Agent not found`.
 fn from_text(text: &str) -> Option<Revert> {
     let text = text.strip_prefix("Error: ").unwrap_or(text);
     let start = text.to_ascii_lowercase();
-    // What EDR says where the contract states no reason. Out of gas is not a revert.
+    // EDR's message where the contract states no reason. Out of gas is not a revert.
     if start.starts_with("transaction reverted") {
         return (!start.contains("out of gas")).then(Revert::default);
     }
@@ -138,7 +138,7 @@ fn from_text(text: &str) -> Option<Revert> {
     Some(Revert { message: message.map(|message| panic_code(&message).unwrap_or(message)) })
 }
 
-/// `panic: arithmetic underflow or overflow (0x11)` as `panic 0x11`.
+/// Rewrites `panic: arithmetic underflow or overflow (0x11)` as `panic 0x11`.
 fn panic_code(message: &str) -> Option<String> {
     let (_, code) = message.strip_prefix("panic")?.rsplit_once("(0x")?;
     Some(format!("panic 0x{}", code.strip_suffix(')')?))
