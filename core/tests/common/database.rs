@@ -8,7 +8,7 @@ use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
 use super::prelude::*;
 
-/// The settings of an index of this registry, without proofs.
+/// Returns the settings of an index of this registry, without proofs.
 pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
     Config {
         registry,
@@ -25,7 +25,7 @@ pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
     }
 }
 
-/// One piece of work on an index, at a time in unix seconds; `post` gives each reply, or why there is none.
+/// Does one piece of work on an index, at a time in unix seconds; `post` returns each reply or the failure.
 pub(crate) fn upkeep(
     database: &Database,
     config: Config,
@@ -51,21 +51,21 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// An empty index.
+    /// Creates an empty index.
     pub(crate) fn new() -> Self {
         let database = Self::restored("");
         prepare(&database).unwrap();
         database
     }
 
-    /// The database that these statements make.
+    /// Creates the database that these statements make.
     pub(crate) fn restored(dump: &str) -> Self {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(dump).unwrap();
         Self { connection, steps: Cell::default(), executed: Cell::default() }
     }
 
-    /// The statements that `work` takes, and their steps.
+    /// Returns the number of statements that `work` executes, and of their steps.
     pub(crate) fn cost<T>(&self, work: impl FnOnce() -> T) -> ([u64; 2], T) {
         self.executed.take();
         self.steps.take();
@@ -73,7 +73,7 @@ impl Database {
         ([self.executed.take(), self.steps.take()], done)
     }
 
-    /// The number that a statement gives.
+    /// Returns the number that a statement selects.
     pub(crate) fn number(&self, statement: &str) -> i64 {
         match self.execute(statement, &[]).unwrap()[0][0] {
             SqlValue::Integer(number) => number,
@@ -81,7 +81,7 @@ impl Database {
         }
     }
 
-    /// Runs `work` in one transaction, which is rolled back where it gives `None`.
+    /// Runs `work` in one transaction, which is rolled back if it returns `None`.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         self.connection.execute_batch("BEGIN").unwrap();
         let done = work(self);

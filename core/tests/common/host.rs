@@ -6,7 +6,7 @@ use registry_core::api::document::Document;
 
 use super::{prelude::*, signature};
 
-/// A node whose records name the block they were read in, changed.
+/// Returns a node with records that name the block they were read in, after a change.
 pub(crate) fn node_with(change: impl FnOnce(&mut Node)) -> Node {
     let mut node = Node::new(PlainRegistry::with_agents(12));
     node.quirks.signs_records = true;
@@ -18,7 +18,7 @@ pub(crate) fn good() -> Node {
     node_with(|_| {})
 }
 
-/// A node whose first posts fail so, one after another.
+/// Returns a node with these faults of its first posts, one after another.
 pub(crate) fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Node {
     node_with(|node| node.faults.extend(faults))
 }
@@ -31,12 +31,12 @@ pub(crate) fn on_chain(chain_id: u64) -> Node {
     node_with(|node| node.chain_id = chain_id)
 }
 
-/// A good node whose newest block is this.
+/// Returns a good node with this newest block.
 pub(crate) fn at_block(number: u64) -> Node {
     node_with(|node| node.block = number)
 }
 
-/// Drives a run to its end, without a clock. `post` gives each reply, or why there is none.
+/// Drives a run to its end, without a clock. `post` returns each reply or the failure.
 pub(crate) fn finish<Q: Query>(
     run: &mut Run<Q>,
     mut post: impl FnMut(&Batch) -> Result<(u16, Vec<u8>), Failure>,
@@ -52,8 +52,8 @@ pub(crate) fn finish<Q: Query>(
     }
 }
 
-/// The same by a clock that each reply moves: `took` is in milliseconds. What is learnt of the endpoints is
-/// known then.
+/// Drives a run to its end by a clock that each reply moves: `took` is in milliseconds. Merges what the run
+/// learns of the endpoints into `known`.
 pub(crate) fn finish_in_time<Q: Query>(
     run: &mut Run<Q>,
     known: &mut Endpoints,
@@ -84,7 +84,7 @@ pub(crate) struct Host {
     pub(crate) nodes: Vec<Node>,
     pub(crate) known: Endpoints,
     pub(crate) limits: Limits,
-    /// When runs begin, unix milliseconds.
+    /// Time at which runs begin, in unix milliseconds.
     pub(crate) now: u64,
     /// Milliseconds the last question took.
     pub(crate) took: u32,
@@ -104,7 +104,7 @@ impl Host {
         finish_in_time(&mut run, known, took, |batch| nodes[batch.endpoint].reply(batch)).map(read)
     }
 
-    /// Posts to each endpoint since the last time.
+    /// Takes the number of posts to each endpoint since the last call.
     pub(crate) fn posts(&mut self) -> Vec<u32> {
         self.nodes.iter_mut().map(|node| std::mem::take(&mut node.log).len() as u32).collect()
     }
@@ -114,7 +114,7 @@ pub(crate) fn read(answer: Document) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// The blocks that the records in an answer were read in.
+/// Returns the blocks that the records in an answer were read in.
 pub(crate) fn blocks(answer: &Value) -> BTreeSet<String> {
     let items = answer["data"].as_array().unwrap();
     items.iter().map(|item| item["creator"].as_str().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! What the test programs share: a scripted node, a host with several of them, a database, random numbers.
+//! Helpers of the test programs: a scripted node, a host with several of them, a database, random numbers.
 #![allow(dead_code, unused_imports)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
@@ -20,7 +20,7 @@ pub(crate) use registry::{PlainRegistry, STATUSES, is_compliant, record, report,
 use alloy_primitives::{Address, B256};
 use serde_json::{Value, json};
 
-/// What most test modules name.
+/// Names that most test modules use.
 pub(crate) mod prelude {
     pub(crate) use super::host::read;
     pub(crate) use super::random::{Random, setting};
@@ -42,7 +42,7 @@ pub(crate) const REGISTRY: Address = Address::repeat_byte(0x42);
 pub(crate) const NOW: u64 = 1_800_000_000;
 pub(crate) const GRACE: u64 = 604_800;
 
-/// A JSON-RPC response.
+/// Returns a JSON-RPC response.
 pub(crate) fn response(id: &Value, outcome: Result<Value, Value>) -> Value {
     match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -50,7 +50,7 @@ pub(crate) fn response(id: &Value, outcome: Result<Value, Value>) -> Value {
     }
 }
 
-/// The requests of a batch, be it one.
+/// Returns the requests of a batch, or the only one.
 pub(crate) fn requests(body: &str) -> Vec<Value> {
     match serde_json::from_str(body).unwrap() {
         Value::Array(requests) => requests,
@@ -58,13 +58,13 @@ pub(crate) fn requests(body: &str) -> Vec<Value> {
     }
 }
 
-/// The reply to a batch, or to one request, that is answered so.
+/// Returns the reply with these answers to a batch, or to one request.
 pub(crate) fn reply_of(body: &str, mut answers: Vec<Value>) -> Vec<u8> {
     let reply = if body.starts_with('[') { Value::from(answers) } else { answers.remove(0) };
     reply.to_string().into_bytes()
 }
 
-/// A block's header as nodes have it, as far as it is read.
+/// Returns a block's header as nodes send it, with the members that are read.
 pub(crate) fn header(number: u64, [hash, parent]: [B256; 2], seconds: u64) -> Value {
     json!({
         "number": format!("{number:#x}"), "hash": hash, "parentHash": parent,
@@ -72,12 +72,12 @@ pub(crate) fn header(number: u64, [hash, parent]: [B256; 2], seconds: u64) -> Va
     })
 }
 
-/// The error of a node that takes no batch, or none of that size.
+/// Returns the error of a node that takes no batch, or none of that size.
 pub(crate) fn batch_too_large() -> Value {
     json!({"code": -32600, "message": "batch too large"})
 }
 
-/// The ids of the agents in a list of an answer.
+/// Returns the ids of the agents in a list of an answer.
 pub(crate) fn ids_in(list: &Value) -> Vec<u64> {
     list.as_array().unwrap().iter().map(|agent| agent["agentId"].as_u64().unwrap()).collect()
 }

@@ -18,7 +18,7 @@ use super::{reply_of, requests, response};
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
 
-/// An address made of a chain and a block.
+/// Returns an address made of a chain and a block.
 pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
     Address::left_padding_from(&[chain_id.to_be_bytes(), number.to_be_bytes()].concat())
 }
@@ -48,7 +48,7 @@ pub(crate) struct Node {
     pub(crate) milliseconds_per_block: u64,
     /// The chain's blocks, where the registry is not the same in all of them.
     pub(crate) chain: BTreeMap<u64, Mined>,
-    /// By how many blocks each of the machines behind the node's URL lags, which take turns.
+    /// Lag in blocks of each machine behind the node's URL; the machines take turns.
     pub(crate) machines: Vec<u64>,
     pub(crate) finalized: u64,
     pub(crate) oldest_state: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Node {
 }
 
 impl fmt::Debug for Node {
-    /// All but the registry and what was asked.
+    /// Shows all but the registry and the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Node { quirks, faults, block, chain_id, head_age, .. } = self;
         write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {faults:?}}}")
@@ -89,7 +89,7 @@ impl Node {
         Ok(serde_json::from_str(&document.body).unwrap())
     }
 
-    /// The document of a route for a host that has this scan cached.
+    /// Returns the document of a route for a host that has this scan cached.
     pub(crate) fn document(
         &mut self,
         endpoint: Route,
@@ -127,12 +127,12 @@ impl Node {
         })
     }
 
-    /// The reply of a node without faults.
+    /// Returns the reply of a node without faults.
     pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
         self.reply(batch).0.unwrap()
     }
 
-    /// The outcome of a post, and how many milliseconds it took: no more than it may.
+    /// Returns the outcome of a post, and the milliseconds that it took, within its time-out.
     pub(crate) fn reply(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
         let requests = requests(&batch.body);
         let noted = requests.iter().map(|request| {
@@ -329,14 +329,14 @@ impl Node {
         })
     }
 
-    /// Whether a request is for the logs of more blocks than [`Logs::Blocks`] allows.
+    /// Returns whether a request is for the logs of more blocks than [`Logs::Blocks`] allows.
     pub(crate) fn is_long_range(&self, request: &Value) -> bool {
         let Logs::Blocks(most) = self.quirks.logs else { return false };
         let [from, to] = range_of(&request["params"][0]);
         request["method"] == "eth_getLogs" && to - from + 1 > most
     }
 
-    /// Whether a request is a call at a block before the oldest state.
+    /// Returns whether a request is a call at a block before the oldest state.
     pub(crate) fn is_of_lost_state(&self, request: &Value) -> bool {
         let block = &request["params"][1];
         let is_at = |number| {
@@ -345,7 +345,7 @@ impl Node {
         request["method"] == "eth_call" && (1..self.oldest_state).any(is_at)
     }
 
-    /// The wallet that attested or reported in a block: the liable one in every second block.
+    /// Returns the wallet that attested or reported in a block: the liable one in every second block.
     pub(crate) fn made_by(&self, number: u64, id: u64) -> Option<Address> {
         let of = [ComplianceAttested::SIGNATURE_HASH, RevenueReported::SIGNATURE_HASH];
         let agent = self.chain[&number].registry.agents.get((id as usize).checked_sub(1)?)?;
@@ -361,7 +361,7 @@ impl Node {
         of.contains(&self.event_of(number, id)).then_some(by)
     }
 
-    /// The event that tells what changed of an agent in a block.
+    /// Returns the event of an agent's change in a block.
     pub(crate) fn event_of(&self, number: u64, id: u64) -> B256 {
         let newer = &self.chain[&number].registry;
         let older = self.chain.range(..number).next_back().map(|(_, mined)| &mined.registry);
@@ -391,7 +391,7 @@ impl Node {
         NOW - self.head_age - age
     }
 
-    /// The registry; where records are signed, with the chain and the block in each, as its creator.
+    /// Returns the registry; signed records have the [`signature`] of chain and block as their creator.
     fn registry_at(&self, number: u64) -> Cow<'_, PlainRegistry> {
         if let Some(mined) = self.chain.get(&number) {
             return Cow::Borrowed(&mined.registry);
@@ -417,7 +417,7 @@ fn is_beyond(block: &Value, newest: u64) -> bool {
     block.as_str().is_some_and(|text| text.starts_with("0x") && text.len() < 66 && number_of(text) > newest)
 }
 
-/// The blocks that a filter of logs is about.
+/// Returns the blocks that a filter of logs is about.
 fn range_of(filter: &Value) -> [u64; 2] {
     ["fromBlock", "toBlock"].map(|end| filter[end].as_str().map_or(0, number_of))
 }
@@ -426,7 +426,7 @@ pub(crate) fn number_of(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// The block parameter that pins a call to a block of the usual chain by its hash.
+/// Returns the block parameter that pins a call to a block of the usual chain by its hash.
 pub(crate) fn pinned(number: u64) -> Value {
     json!({"blockHash": hash(CHAIN_ID, number).to_string()})
 }

@@ -13,7 +13,7 @@ use super::{PlainRegistry, REGISTRY};
 /// The registry's code, which is not this project's.
 pub(crate) const CODE: [u8; 1] = [0xfe];
 
-/// The layout that the operator vouches for.
+/// Returns the layout that the operator vouches for.
 pub(crate) fn layout() -> Layout {
     Layout { code_hash: Some(keccak256(CODE)), ..Layout::AGENT_REGISTRY }
 }
@@ -21,7 +21,7 @@ pub(crate) fn layout() -> Layout {
 /// Hashed keys and values, in RLP.
 type Leaves = BTreeMap<B256, Vec<u8>>;
 
-/// The root of a trie, and the nodes on the ways to these keys.
+/// Returns the root of a trie, and the nodes on the ways to these keys.
 fn trie(leaves: &Leaves, keys: &[&[u8]]) -> (B256, Vec<Vec<Bytes>>) {
     if leaves.is_empty() {
         return (EMPTY_ROOT_HASH, vec![Vec::new(); keys.len()]);
@@ -37,8 +37,8 @@ fn trie(leaves: &Leaves, keys: &[&[u8]]) -> (B256, Vec<Vec<Bytes>>) {
     (root, paths.iter().map(|path| nodes_to(path).collect()).collect())
 }
 
-/// The storage of `AgentRegistry`: records, and in slot 0 a hash of everything but their status and last
-/// attestation.
+/// Returns the storage of `AgentRegistry`: records, and in slot 0 a hash of everything but their status and
+/// last attestation.
 fn storage(registry: &PlainRegistry) -> Leaves {
     let mut leaves = Leaves::new();
     let mut put = |slot: U256, value: U256| {
@@ -69,7 +69,7 @@ fn storage(registry: &PlainRegistry) -> Leaves {
     leaves
 }
 
-/// The state: one account.
+/// Returns the state: one account.
 fn state(storage_root: B256) -> Leaves {
     let mut account = Vec::new();
     let fields: [&dyn Encodable; 4] = [&1_u64, &U256::ZERO, &storage_root, &keccak256(CODE)];
@@ -77,7 +77,7 @@ fn state(storage_root: B256) -> Leaves {
     Leaves::from([(keccak256(REGISTRY), account)])
 }
 
-/// The roots of the registry's storage and of the state.
+/// Returns the roots of the registry's storage and of the state.
 fn roots(registry: &PlainRegistry) -> (B256, B256) {
     *registry.roots.0.get_or_init(|| {
         let storage_root = trie(&storage(registry), &[]).0;
@@ -85,12 +85,12 @@ fn roots(registry: &PlainRegistry) -> (B256, B256) {
     })
 }
 
-/// The root of the state with this registry.
+/// Returns the root of the state with this registry.
 pub(crate) fn state_root(registry: &PlainRegistry) -> B256 {
     roots(registry).1
 }
 
-/// The result of `eth_getProof` for these slots.
+/// Returns the result of `eth_getProof` for these slots.
 pub(crate) fn proof(registry: &PlainRegistry, slots: &[B256]) -> Value {
     let keys: Vec<&[u8]> = slots.iter().map(|slot| slot.as_slice()).collect();
     let nodes = if keys.is_empty() { Vec::new() } else { trie(&storage(registry), &keys).1 };

@@ -13,7 +13,7 @@ pub(crate) const ONE_ROUND: [&str; 6] = [
     "/api/v1/agent/1/revenue",
     "/api/v1/kya/0x0000000000000000000000000000000000000001",
 ];
-/// Those that take two.
+/// Questions that take two round trips.
 pub(crate) const TWO_ROUNDS: [&str; 5] = [
     "/api/v1/stats/detailed",
     "/api/v1/agents?status=Active",
@@ -30,7 +30,7 @@ pub(crate) fn question(target: &str) -> Question {
     question_about(Route::parse(target).unwrap())
 }
 
-/// A run that asks `target`.
+/// Creates a run that asks `target`.
 pub(crate) fn run(target: &str) -> Run<Question> {
     Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
 }

@@ -1,14 +1,14 @@
-//! How a node misbehaves: in all that it answers, or in its next replies.
+//! Misbehaviour of a node: in all that it answers, or in its next replies.
 
 use alloy_primitives::B256;
 use serde_json::Value;
 
 use super::Node;
 
-/// Whether a node does not answer a request as it should.
+/// Predicate of a request that the node does not answer as it should.
 pub(crate) type IsFaulty = fn(&Node, &Value) -> bool;
 
-/// Off by default.
+/// Quirks of a node, all off by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quirks {
     /// Registry calls an `eth_call` may hold before it runs out of gas.
@@ -22,7 +22,7 @@ pub(crate) struct Quirks {
     pub(crate) no_eip1898: bool,
     /// The error for a parameter that is an object, where it is not geth's.
     pub(crate) hash_refusal: Option<(i64, &'static str)>,
-    /// Whatever block is asked for, calls are answered at the newest.
+    /// Calls are answered at the newest block, whatever block is asked for.
     pub(crate) ignores_blocks: bool,
     /// Contracts see the numbers and hashes of another chain's blocks, as on Arbitrum.
     pub(crate) sees_other_blocks: bool,
@@ -34,32 +34,32 @@ pub(crate) struct Quirks {
     pub(crate) batch_status: Option<u16>,
     /// Agents or calls of an `eth_call` that are answered in time.
     pub(crate) most_in_time: Option<u64>,
-    /// What a gateway answers in place of those that are not; nothing by default.
+    /// A gateway's answer in place of those that take longer; none by default.
     pub(crate) late: Option<(u16, &'static str)>,
-    /// Bytes of the longest body, and what a gateway answers to a longer one, with status 413.
+    /// Bytes of the longest body, and a gateway's answer to a longer one, of status 413.
     pub(crate) longest_body: Option<(usize, &'static str)>,
     /// A block that was replaced: its hash, and the number of the canonical one with the same parent.
     pub(crate) replaced: Option<(B256, u64)>,
-    /// A block is mined after so many posts.
+    /// Number of posts after which a block is mined.
     pub(crate) posts_per_block: Option<usize>,
     /// The error for a range of too many blocks.
     pub(crate) range_refusal: Option<(i64, &'static str)>,
-    /// What becomes of posts with such a request.
+    /// Fault of posts that contain such a request.
     pub(crate) faulty: Option<(IsFaulty, Fault)>,
     /// Logs of the newest block are refused, with a range that ends there.
     pub(crate) logs_behind: bool,
-    /// How often a pinned block is "not found".
+    /// Number of times that a pinned block is "not found".
     pub(crate) unknown_blocks: u32,
-    /// Drops all but the first so many answers of a batch.
+    /// Number of a batch's answers that are sent.
     pub(crate) short_batches: Option<usize>,
     /// A block is mined before every request, even within a batch.
     pub(crate) mines_within_batches: bool,
     /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
-    /// The outcomes of so many of the next requests of a method; the first of a method comes first.
+    /// Outcomes of a method's next requests, each with how many requests it is for, in order.
     pub(crate) outcomes: Vec<(&'static str, u32, Result<Value, Value>)>,
     pub(crate) logs: Logs,
-    /// Logs of the newest so many blocks are not listed yet.
+    /// Number of newest blocks with logs that are not listed yet.
     pub(crate) late_logs: u64,
     pub(crate) times_logs: bool,
     /// Each log is listed twice.
@@ -69,13 +69,13 @@ pub(crate) struct Quirks {
     /// The error for older headers; without one their result is `null`.
     pub(crate) no_header: Option<(i64, &'static str)>,
     pub(crate) proofs: Proofs,
-    /// One in so many batches is answered by a machine that is so many blocks behind.
+    /// One in this many batches is answered by a machine that is this many blocks behind.
     pub(crate) lags: Option<(usize, u64)>,
     /// Every record's creator is the [`signature`](super::signature) of the block it was read in.
     pub(crate) signs_records: bool,
 }
 
-/// How a node runs code that is not deployed.
+/// A node's support for code that is not deployed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Undeployed {
     #[default]
@@ -84,39 +84,39 @@ pub(crate) enum Undeployed {
     Creation,
     /// It ignores a third parameter, and takes no call without `to`.
     Ignored,
-    /// It takes neither.
+    /// It takes neither a third parameter nor a call without `to`.
     Refused,
-    /// It runs both, and does not know an opcode of them.
+    /// It runs both, but does not know one of their opcodes.
     InvalidOpcode,
-    /// The same, told as a revert.
+    /// It does not know an opcode, and reports a revert.
     Reverted,
 }
 
-/// How a node serves logs.
+/// A node's support for logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Logs {
     /// All of them, of any range.
     #[default]
     All,
-    /// At a time. The error suggests the range that was asked for.
+    /// At most this many blocks at a time. The error suggests the range that was asked for.
     Blocks(u64),
     Results(usize),
-    /// A reply.
+    /// Replies of at most this many bytes.
     Bytes(usize),
-    /// Those from that block on; of older ones it says that there are none.
+    /// Logs from this block on; for older blocks it answers that there are none.
     From(u64),
-    /// It says that there are none.
+    /// None: it answers an empty list.
     Empty,
     Unsupported,
 }
 
-/// How a node serves storage proofs.
+/// A node's support for storage proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Proofs {
     #[default]
     All,
     Newest,
-    /// Whatever block is asked for, of the newest.
+    /// Proofs of the newest block, whatever block is asked for.
     IgnoringBlocks,
     Unsupported,
 }
@@ -124,7 +124,7 @@ pub(crate) enum Proofs {
 /// The outcome of one post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Milliseconds.
+    /// An answer after this many milliseconds.
     Slow(u32),
     Unreachable,
     Hangs,
@@ -133,9 +133,9 @@ pub(crate) enum Fault {
     Html,
     HalfABody,
     WrongId,
-    /// Errors are `null` as results.
+    /// Errors are answered as results of `null`.
     Null,
-    /// Of a batch's answers, the first alone and without its array.
+    /// Only the first of a batch's answers, without its array.
     OneObject,
     /// One error object for the whole batch.
     Error(i64, &'static str),

@@ -1,24 +1,24 @@
-//! SplitMix64: the same numbers for the same seed, on every machine; and what is drawn with them.
+//! SplitMix64: the same numbers for the same seed on every machine, and mutations drawn with them.
 #![allow(dead_code)] // each test program uses its part
 
 use proptest::test_runner::Config;
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
 
-/// So many cases of a property, or as many as `PROPTEST_CASES` says.
+/// Returns settings for `default` cases of a property, or for as many as `PROPTEST_CASES` says.
 pub(crate) fn cases(default: u32) -> Config {
     let cases = setting("PROPTEST_CASES", default.into()) as u32;
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// The sequence of a seed.
+/// Sequence of a seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// The sequence of `MUTATION_SEED`, another one for each offset.
+    /// Creates the sequence of `MUTATION_SEED`, another one for each offset.
     pub(crate) fn seeded(offset: u64) -> Self {
         Self(setting("MUTATION_SEED", 0).wrapping_mul(1_000).wrapping_add(offset))
     }
@@ -35,12 +35,12 @@ impl Random {
         self.next() % end.max(1)
     }
 
-    /// A place in something of this length.
+    /// Returns an index into something of this length.
     pub(crate) fn place(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
 
-    /// True once in so many times.
+    /// Returns true once in `times` calls, on average.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// What a mutation puts in place of bytes: single ones that mean something, and longer words.
+/// Replacement bytes of mutations: single ones that mean something, and longer words.
 pub(crate) struct Mutator {
     pub(crate) alphabet: &'static [u8],
     pub(crate) words: &'static [&'static [u8]],
@@ -59,8 +59,8 @@ pub(crate) struct Mutator {
 }
 
 impl Mutator {
-    /// For JSON-RPC: digits and JSON's signs, and words of the ABI that a decoder takes for a length or an
-    /// offset.
+    /// Mutator of JSON-RPC: digits and JSON's signs, and words of the ABI that a decoder takes for a length
+    /// or an offset.
     pub(crate) const JSON_RPC: Self = Self {
         alphabet: b"0123456789abcdef{}[]\",:x",
         words: &[
@@ -71,7 +71,7 @@ impl Mutator {
         longest: 400,
     };
 
-    /// For binary formats: edges of bytes, and whole numbers.
+    /// Mutator of binary formats: edges of bytes, and whole numbers.
     pub(crate) const BINARY: Self =
         Self { alphabet: &[0, 1, 0x7f, 0x80, 0xff], words: &[&[0; 4], &[0xff; 4]], longest: 40 };
 

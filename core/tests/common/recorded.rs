@@ -1,4 +1,4 @@
-//! What anvil answered about a wallet (`vectors/evidence`).
+//! Recorded answers of anvil about a wallet (`vectors/evidence`).
 
 use alloy_primitives::{Address, B256};
 use registry_core::evidence::{self, Evidence, EvidenceError, Expected, Layout, Material, Verified};
@@ -36,7 +36,7 @@ impl Recorded {
         }
     }
 
-    /// What evidence is made of, with this block and proof.
+    /// Returns the material of evidence, with this block and proof.
     pub(crate) fn material<'a>(&'a self, block: &'a str, proof: &'a str) -> Material<'a> {
         let Self { wallet, registry, chain_id, layout, ref slots, ref code, .. } = *self;
         Material { wallet, registry, chain_id, layout, slots, block, proof, code }
@@ -46,12 +46,12 @@ impl Recorded {
         evidence::make(&self.material(&self.block.to_string(), &self.proof.to_string()))
     }
 
-    /// The hash of the registry's code.
+    /// Returns the hash of the registry's code.
     pub(crate) fn code_hash(&self) -> B256 {
         self.proof["codeHash"].as_str().unwrap().parse().unwrap()
     }
 
-    /// The same, of a registry that is known by its code's hash alone.
+    /// Returns the same recording of a registry that is known by its code's hash alone.
     pub(crate) fn foreign(self, code_hash: B256) -> Self {
         Self { layout: Layout { code_hash: Some(code_hash), ..self.layout }, ..self }
     }
@@ -60,7 +60,7 @@ impl Recorded {
         serde_json::to_string(&self.make().unwrap().0).unwrap()
     }
 
-    /// Everything that a careful verifier knows from elsewhere.
+    /// Returns everything that a careful verifier knows from elsewhere.
     pub(crate) fn expected(&self) -> Expected {
         Expected {
             block_hash: Some(self.block["hash"].as_str().unwrap().parse().unwrap()),

@@ -38,27 +38,27 @@ impl fmt::Debug for Roots {
 }
 
 impl PlainRegistry {
-    /// `count` active agents, all children of agent 1 but itself.
+    /// Creates `count` active agents, all children of agent 1 except itself.
     pub(crate) fn with_agents(count: u64) -> Self {
         let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();
         Self { agents, grace_seconds: Some(604_800), ..Self::default() }
     }
 
-    /// The scan of this registry.
+    /// Returns the scan of this registry.
     pub(crate) fn scan(&self) -> Scan {
         let agents = self.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap());
         let (agents, grace) = (agents.collect::<Vec<_>>(), U256::from(self.grace_seconds.unwrap()));
         Scan::of_agents(REGISTRY, "http://node".into(), grace, &agents, &self.reports)
     }
 
-    /// Return data, or revert data; empty revert data for a function it does not have.
+    /// Answers a call: return data, or revert data, which is empty for an unknown function.
     pub(super) fn call(&self, data: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
         let revert = |reason: &str| Err(Revert::from(reason).abi_encode());
         let Ok(call) = Calls::abi_decode(data) else { return Err(Vec::new()) };
         let agent = |id: U256| self.agents.get(usize::try_from(id).ok()?.checked_sub(1)?);
         match call {
             Calls::getAgent(call) => match agent(call.agentId) {
-                // What the lens cannot read, either.
+                // The lens cannot read it, either.
                 Some(record) if record.status == 255 => Err(Vec::new()),
                 Some(record) => Ok(record.abi_encode()),
                 None => revert("Agent not found"),
@@ -115,7 +115,7 @@ pub(crate) fn record(id: u64, parent: u64) -> AgentRecord {
     }
 }
 
-/// A report of agent `id`, distinguished by its amount.
+/// Returns a report of agent `id`, distinguished by its amount.
 pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
     RevenueReport {
         agentId: U256::from(id),
@@ -134,12 +134,12 @@ pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
 
 pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
-/// A time as documents write it.
+/// Returns a time as documents write it.
 pub(crate) fn time(seconds: u64) -> String {
     Timestamp::from_seconds(seconds).to_string()
 }
 
-/// These members of a record as documents show it; all of them where none is named.
+/// Returns these members of a record as documents show it; all of them if none is named.
 pub(crate) fn shown(agent: &AgentRecord, members: &str) -> Value {
     let mut shown = json!({
         "agentId": agent.agentId.to::<u64>(), "creator": agent.creator.to_checksum(None),

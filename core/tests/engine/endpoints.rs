@@ -11,7 +11,7 @@ use crate::common::{prelude::*, random::cases};
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
 
-/// Faults that end one endpoint's answer, and the message of each.
+/// Returns faults that end one endpoint's answer, and the message of each.
 fn faults() -> [(Fault, &'static str); 12] {
     [
         (Fault::Unreachable, "RPC endpoint unreachable"),
@@ -31,7 +31,7 @@ fn faults() -> [(Fault, &'static str); 12] {
 
 #[test]
 fn a_failing_endpoint_is_left_at_once_and_the_next_is_kept() {
-    // Of an endpoint whose answers have no end, one is enough to know it by.
+    // One endless answer is enough to recognise such an endpoint.
     for (fault, message) in faults().into_iter().chain([(Fault::Endless, "")]) {
         for target in [ONE_ROUND, TWO_ROUNDS, "/api/v1/stats", "/api/v1/agent/3"] {
             let mut host = Host::new([failing(fault.clone()), good(), good()]);
@@ -142,7 +142,7 @@ fn pauses_begin_when_every_endpoint_has_had_its_chance() {
     let mut host = Host::new([(); 3].map(|()| failing(Fault::Status(503))));
     host.ask(ONE_ROUND).unwrap_err();
     assert_eq!((host.posts(), host.took), (vec![2, 2, 1], 5 * 10 + 100 + 400));
-    // One alone is asked again a little later, and not forever.
+    // A single endpoint is asked again a little later, and not forever.
     for (busy, millis, outcome) in
         [(1, 20 + 100, None), (2, 30 + 100 + 400, None), (3, 530, Some(Error::from(RunError::Http(429))))]
     {

@@ -1,4 +1,4 @@
-//! What is too much for a node: bytes, time, gas, calls in a batch. It is asked for in smaller pieces, or
+//! Limits of a node: bytes, time, gas, calls in a batch. Work beyond them is sent in smaller pieces, or
 //! named.
 
 use alloy_sol_types::SolCall;

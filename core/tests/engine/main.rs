@@ -1,6 +1,6 @@
-//! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
+//! Runs against scripted nodes: round trips, one block for all reads, and nodes that misbehave.
 //!
-//! [`limits`]: what is too much for a node. [`nodes`]: the words of real nodes. [`endpoints`]: failover.
+//! [`limits`]: limits of a node. [`nodes`]: error messages of real nodes. [`endpoints`]: failover.
 //! [`verdicts`]: at a block, with a past, many at once. [`evm`]: the real contracts against a plain model.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // tests may fail
 
@@ -28,7 +28,7 @@ fn node(agents: u64) -> Node {
     Node::new(PlainRegistry::with_agents(agents))
 }
 
-/// A node of 30 agents with these quirks.
+/// Returns a node of 30 agents with these quirks.
 fn quirky(quirks: Quirks) -> Node {
     Node { quirks, ..node(30) }
 }
@@ -74,7 +74,7 @@ fn a_verdict_names_its_block_without_asking_for_its_header_where_multicall_can_t
         let parent = pinned(99)["blockHash"].clone();
         let as_of = json!({"blockNumber": 100, "blockTimestamp": timestamp, "parentHash": parent});
         assert_eq!((&answer["asOf"], node.round_trips()), (&as_of, trips));
-        // What was read before the header came may be of another block.
+        // Results from before the header may be of another block.
         let last = if no_tag { vec![("eth_call".to_owned(), pinned(100))] } else { latest.clone() };
         assert_eq!(node.log.last(), Some(&last));
     }
@@ -98,7 +98,7 @@ fn readiness_is_one_call_once_the_node_is_known() {
 
 #[test]
 fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
-    // A block between header and first calls costs a round trip, and no consistency.
+    // A block between header and first calls costs a round trip, but no consistency.
     for (mines_within_batches, trips, first) in [(false, 2, 100), (true, 3, 101)] {
         let mut node = quirky(Quirks { mines_within_batches, ..Quirks::default() });
         node.ask(LIST).unwrap();
@@ -210,13 +210,13 @@ fn a_lineage_takes_no_other_revert_for_an_absent_agent() {
     }
 }
 
-/// Holds the answer of a node with these quirks against that of a node without.
+/// Asserts that a node with these quirks gives the answer of a node without them.
 fn is_the_same_answer(target: &str, quirks: Quirks, busy: usize) {
     let expected = node(150).ask(target).unwrap();
     let mut node = Node { quirks, faults: vec![Fault::Status(429); busy].into(), ..node(150) };
     let limits = Limits { rounds: 5_000, ..Limits::default() };
     let mut answer = node.ask_within(target, limits).unwrap();
-    // Which block it is may differ: a node that does not have the newest is read a little further back.
+    // The block may differ: a node that does not have the newest is read a little further back.
     if let Some(as_of) = answer.get_mut("asOf") {
         assert!((1..=100).contains(&as_of["blockNumber"].as_u64().unwrap()), "{as_of}");
         *as_of = expected["asOf"].clone();
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// The members of an object, numbers as they are written: parsed, those beyond 2^64 would lose digits.
+/// Returns an object's members, numbers as written: parsed, those beyond 2^64 would lose digits.
 fn members(json: &str) -> BTreeMap<String, String> {
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).unwrap();
     let text = |raw: &str| serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());

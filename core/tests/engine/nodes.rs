@@ -1,5 +1,5 @@
-//! Nodes as they are: the words of real nodes and providers for what they do not do. The answer is a good
-//! node's, or an error that says why there is none.
+//! Error messages of real nodes and providers for what they do not support. The answer is a good node's, or
+//! an error that says why there is none.
 
 use registry_core::eth::as_of::BlockId;
 
@@ -7,7 +7,7 @@ use crate::common::host::{Host, failing, good, node_with};
 use crate::common::prelude::*;
 use crate::{LIST, ONE_ROUND, all, node, quirky};
 
-/// A route at a block by number, and one at a block by hash.
+/// Returns a route at a block by number, and one at a block by hash.
 fn at_blocks() -> [String; 2] {
     let hash = pinned(90)["blockHash"].as_str().unwrap().to_owned();
     [format!("/api/v1/agent/1?block={hash}"), "/api/v1/agent/1?block=90".to_owned()]
@@ -106,7 +106,7 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
             }
         }
     }
-    // What fails once, or at any block, says nothing of this one.
+    // A failure that occurs once, or at any block, says nothing of this one.
     for target in at_blocks() {
         for (code, words) in [(-32000, "upstream connect error"), (-32602, "EOF"), (3, "execution reverted")]
         {
@@ -140,7 +140,7 @@ fn a_block_without_state_is_404_without_a_word_and_says_nothing_of_batches() {
             let answer = Host::new([node, good()]).ask(&target);
             let answer = answer.unwrap_or_else(|error| panic!("{fault:?}, {target}: {error}"));
             assert_eq!(answer["asOf"]["blockNumber"], 90, "{fault:?}, {target}");
-            // What the node answers at any block is about none.
+            // A fault at every block is about none of them.
             let error = Host::new([failing(fault.clone())]).ask(&target).map_err(|error| error.code());
             let is_of_any_block = error.is_err_and(|code| code != Code::BlockNotAvailable);
             assert!(fault == Fault::Null || is_of_any_block, "{fault:?}");

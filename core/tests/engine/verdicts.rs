@@ -14,7 +14,7 @@ fn ended(id: u64, wallet_of: u64, status: u8) -> AgentRecord {
     AgentRecord { agentWallet: wallet(wallet_of), status, ..record(id, 0) }
 }
 
-/// Agents 1 to 3: 2 is revoked, and its wallet registered again as 3, below 1.
+/// Returns a node with agents 1 to 3: 2 is revoked, and its wallet registered again as 3, below 1.
 fn registered_again() -> Node {
     let again = AgentRecord { agentWallet: wallet(2), ..record(3, 1) };
     let agents = vec![record(1, 0), ended(2, 2, 2), again];
@@ -25,7 +25,7 @@ fn ask(node: &mut Node, target: &str, scan: Option<&Scan>) -> Value {
     read(node.document(Route::parse(target).unwrap(), scan.cloned(), Limits::default()).unwrap())
 }
 
-/// The answer to a POST of this body.
+/// Returns the answer to a POST of this body.
 fn post(node: &mut Node, body: &str) -> Value {
     let route = Route::parse_post("/api/v1/kya", body.as_bytes()).unwrap();
     read(node.document(route, None, Limits::default()).unwrap())
@@ -35,7 +35,7 @@ fn kya(of: u64) -> String {
     format!("/api/v1/kya/{}", wallet(of))
 }
 
-/// Holds members of an answer, by their JSON pointers, against what is expected; absent is `null`.
+/// Asserts the members of an answer, by their JSON pointers; absent is `null`.
 #[track_caller]
 fn has(answer: &Value, expected: &Value) {
     for (pointer, value) in expected.as_object().unwrap() {
@@ -151,7 +151,7 @@ fn ancestors_beyond_the_depth_limit_are_unknown() {
     }
 }
 
-/// A node whose agents' attestations expire between block 90 and the newest, 100.
+/// Returns a node with attestations that expire between block 90 and the newest, 100.
 fn expiring() -> Node {
     let mut node = Node::new(PlainRegistry::with_agents(2));
     node.registry.grace_seconds = Some(990);

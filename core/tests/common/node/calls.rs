@@ -9,7 +9,6 @@ use registry_core::eth::abi::{IRegistryLens::walkCall, RevenueReport};
 use crate::common::prelude::*;
 
 impl Node {
-    /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
     pub(super) fn call(&self, params: &Value, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
         let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
         let undeployed = self.quirks.undeployed;
@@ -53,7 +52,7 @@ impl Node {
         self.quirks.heavy.iter().any(|heavy| heavy == data)
     }
 
-    /// What the lens answers.
+    /// Returns the lens's answer.
     fn walk(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
         let call = walkCall::abi_decode(data).unwrap();
         assert_eq!(call.registry, self.address);
@@ -123,7 +122,7 @@ impl Node {
         Ok(answer)
     }
 
-    /// Multicall3's own functions, which are about the block.
+    /// Answers Multicall3's own functions, which are about the block.
     fn block_call(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
         // Another chain's block, of which this chain has many.
         let seen = if self.quirks.sees_other_blocks { 20_000_000 + number / 50 } else { number };
@@ -172,7 +171,7 @@ fn out_of_gas() -> Value {
     json!({"code": -32000, "message": "out of gas"})
 }
 
-/// How many of these agents a request walks over, or how many calls it makes.
+/// Returns the number of agents that a request walks over, or of calls that it makes.
 pub(super) fn work_in(request: &Value, agents: u64) -> u64 {
     let data = request["params"][0]["data"].as_str().unwrap_or_default();
     let data = hex::decode(data).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How the node answers `eth_getLogs`.
+//! `eth_getLogs` as a [`Node`] answers it.
 
 use alloy_sol_types::SolEvent as _;
 use registry_core::eth::abi::IAgentRegistry::ComplianceAttested;
@@ -35,7 +35,7 @@ impl Node {
         let mut logs: Vec<Value> = Vec::new();
         if !listed.is_empty() {
             for (number, mined) in self.chain.range(listed.clone()) {
-                // It has whatever event is asked for.
+                // Each log has the event that is asked for.
                 let asked = &filter["topics"][0][0];
                 let event = |id: &u64| match asked.is_null() {
                     true => json!(self.event_of(*number, *id)),

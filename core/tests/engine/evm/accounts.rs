@@ -1,4 +1,4 @@
-//! What a gate reads of an account: its code, its answer to ERC-1271, and the registry's verdict.
+//! Account facts that a gate reads: code, answer to ERC-1271, and the registry's verdict.
 
 use alloy_primitives::{Bytes, address, hex};
 use alloy_sol_types::SolCall as _;
@@ -19,14 +19,14 @@ fn read(chain: &mut EvmChain, account: Address) -> Result<AccountFacts, QueryErr
     drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch))
 }
 
-/// What an account says of the signature of an acceptance.
+/// Returns an account's check of the signature of an acceptance.
 fn opinion(chain: &mut EvmChain, account: Address) -> SignerCode {
     let (hash, signature) = (B256::repeat_byte(1), Bytes::from(vec![7; 65]));
     let query = SignerQuery { account, hash, signature, block: None };
     drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch)).unwrap()
 }
 
-/// A chain with agent 1, of the wallet 0.
+/// Returns a chain with agent 1, of the wallet 0.
 fn with_agent() -> EvmChain {
     let mut chain = EvmChain::deploy();
     chain.register(wallet(0));
@@ -88,7 +88,7 @@ fn an_account_with_code_says_itself_whether_it_signed() {
 #[test]
 fn an_account_cannot_change_its_own_verdict() {
     let mut chain = with_agent();
-    // Attests the compliance of agent 2, whose wallet it is, and accepts every signature.
+    // The wallet of agent 2 attests that agent's compliance, and accepts every signature.
     let call = attestComplianceCall { agentId: U256::from(2) }.abi_encode();
     let mut code = Vec::new();
     for (place, word) in call.chunks(32).enumerate() {

@@ -19,7 +19,7 @@ pub(crate) struct EvmChain {
     pub(crate) registry: Address,
     forwarder: Address,
     pub(crate) now: u64,
-    /// The most gas of an `eth_call`.
+    /// Maximum gas of an `eth_call`.
     pub(crate) gas_cap: u64,
     pub(crate) undeployed: Undeployed,
     /// Batches answered, and the bytes of the answers.
@@ -29,7 +29,7 @@ pub(crate) struct EvmChain {
 }
 
 impl EvmChain {
-    /// Registry and Multicall3; actor 0 owns the registry, which trusts actor 9 as its forwarder.
+    /// Deploys registry and Multicall3; actor 0 owns the registry, which trusts actor 9 as its forwarder.
     pub(crate) fn deploy() -> Self {
         let mut database = Database::new(EmptyDB::default());
         let code = Bytecode::new_raw(artifact("Multicall3", "deployedBytecode"));
@@ -57,7 +57,7 @@ impl EvmChain {
         chain
     }
 
-    /// Carries out an operation in a block of its own; what it reverted with.
+    /// Carries out an operation in a block of its own; the error is the revert's reason.
     pub(crate) fn apply(&mut self, op: &Op) -> Result<(), String> {
         match op {
             Op::Wait(seconds) => {
@@ -73,9 +73,8 @@ impl EvmChain {
         self.apply(&Op::register(1, wallet, 0, "")).unwrap();
     }
 
-    /// Calls the registry in a block of its own, directly and through the forwarder in turn; what it
-    /// reverted with.
-    /// Events name the signer in both cases.
+    /// Calls the registry in a block of its own, directly and through the forwarder in turn; the error is the
+    /// revert's reason. Events name the signer in both cases.
     fn transact(&mut self, by: Address, mut data: Vec<u8>) -> Result<(), String> {
         self.number += 1;
         let is_relayed = self.number.is_multiple_of(2);
@@ -105,7 +104,7 @@ impl EvmChain {
         }
     }
 
-    /// The newest block.
+    /// Returns the newest block.
     pub(crate) fn as_of(&self) -> Value {
         let parent = block_hash(self.number - 1).to_string();
         json!({"blockNumber": self.number, "blockTimestamp": time(self.now), "parentHash": parent})
@@ -121,7 +120,7 @@ impl EvmChain {
         (200, reply)
     }
 
-    /// Whether a call to `account`, without effect on the chain, makes its own call to the registry succeed.
+    /// Returns whether a call to `account`, without effect on the chain, successfully calls the registry.
     pub(crate) fn calls_registry(&mut self, account: Address) -> bool {
         let tx = self.transaction(Address::ZERO, TxKind::Call(account), Bytes::new());
         self.evm.transact(tx).unwrap().result.logs().iter().any(|log| log.address == self.registry)
@@ -198,17 +197,17 @@ impl EvmChain {
     }
 }
 
-/// What the empty database says a block's hash is.
+/// Returns the empty database's hash of a block.
 fn block_hash(number: u64) -> B256 {
     keccak256(number.to_string())
 }
 
-/// A contract's code as the compiler wrote it.
+/// Returns a contract's code as the compiler wrote it.
 pub(crate) fn artifact(contract: &str, kind: &str) -> Bytes {
     hex::decode(compiled(contract)[kind].as_str().unwrap()).unwrap().into()
 }
 
-/// What the repository keeps of the compiler's output.
+/// Returns the compiler's output that the repository keeps.
 pub(crate) fn compiled(contract: &str) -> Value {
     let path = format!("{}/../contracts/artifacts/{contract}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()

@@ -1,11 +1,11 @@
-//! Histories and lists of children beyond the gas of a call, and what they must not cost other agents.
+//! Histories and lists of children beyond the gas of a call, which must not affect other agents.
 
 use alloy_primitives::hex;
 
 use super::{EVERY_WAY, ask, chain::EvmChain, model, model::Op, report as report_op};
 use crate::common::prelude::*;
 
-/// Registers so many agents, each with a wallet of its own.
+/// Registers this many agents, each with a wallet of its own.
 fn register(chain: &mut EvmChain, wallets: std::ops::Range<usize>, parent: u64) {
     let op = |index| Op::register(1, model::wallet(1_000 + index), parent, "s");
     wallets.for_each(|index| chain.apply(&op(index)).unwrap());
@@ -26,7 +26,7 @@ fn a_history_within_the_nodes_gas_counts_and_one_beyond_it_is_named_while_the_re
     let (mut chain, mut made) = (EvmChain::deploy(), 0);
     register(&mut chain, 0..5, 0);
     report(&mut chain, 3, 1);
-    // Reports of agent 2, and whether a node of so much gas can read them.
+    // Reports of agent 2, and whether a node with this gas cap can read them.
     for (gas_cap, reports, is_readable) in [
         (10_000_000, 500, true),
         (50_000_000, 2_400, true),

@@ -1,4 +1,4 @@
-//! The tables of `core::evidence` against what solc says of `AgentRegistry`.
+//! The tables of `core::evidence` against solc's output for `AgentRegistry`.
 
 use alloy_primitives::{U256, keccak256};
 use registry_core::evidence::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout};
@@ -18,7 +18,7 @@ fn the_layout_is_the_one_that_the_compiler_made() {
     let members = &types[types[records]["value"].as_str().unwrap()]["members"];
     let (layout, record) = (Layout::AGENT_REGISTRY, Layout::AGENT_REGISTRY.record);
     let GracePeriod::Slot(grace) = layout.attestation_grace_period else { panic!("it is a variable") };
-    // A variable of a slot of its own.
+    // A variable with a slot of its own.
     let whole = |slot: U256| Field { slot: slot.to(), offset: 0, bytes: 32 };
     for (of, name, field, kind) in [
         (variables, "walletToAgent", whole(layout.wallet_to_agent), "mapping(address => uint256)"),

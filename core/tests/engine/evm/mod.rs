@@ -56,7 +56,7 @@ fn ask(chain: &mut EvmChain, target: &str) -> Result<Value, Error> {
     drive(Run::new(question, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch)).map(read)
 }
 
-/// The answer of an index that is filled now; `None` where it does not cover the question.
+/// Returns the answers of an index that is filled now; `None` if it does not cover the question.
 fn ask_index(chain: &mut EvmChain, targets: &[String]) -> Vec<Option<Result<Value, String>>> {
     let (database, registry, now) = (Database::new(), chain.registry, chain.now);
     let state = upkeep(&database, config(registry, 1_000, 0), now, |batch| Ok(chain.post(batch))).unwrap();

@@ -10,10 +10,10 @@ use serde_json::Map;
 
 use crate::common::prelude::*;
 
-/// How many wallets agents share.
+/// Number of wallets that agents share.
 pub(crate) const WALLETS: usize = 5;
 
-/// Actor 0 owns the registry, actor 4 is the haftungsperson of every agent.
+/// Returns the address of an actor: 0 owns the registry, 4 is the haftungsperson of every agent.
 pub(crate) fn actor(index: usize) -> Address {
     Address::with_last_byte(0xa0 + index as u8)
 }
@@ -25,7 +25,7 @@ pub(crate) fn wallet(index: usize) -> Address {
     }
 }
 
-/// The registration of an agent that the actor 4 is liable for.
+/// Returns the registration of an agent that the actor 4 is liable for.
 pub(crate) fn registration(wallet: Address, parent: u64, scope: &str) -> registerAgentCall {
     registerAgentCall {
         haftungsperson: actor(4),
@@ -126,7 +126,7 @@ impl Model {
         self.0.agents.iter().filter(move |agent| agent.agentWallet == wallet)
     }
 
-    /// The active agent, for its creator or haftungsperson.
+    /// Returns the active agent, for its creator or haftungsperson.
     fn own(&mut self, by: usize, id: U256) -> Result<&mut AgentRecord, String> {
         let agent = self.agent(id).ok_or("Agent not found")?;
         check(agent.creator == actor(by) || by == 4, "Not authorized for this agent")?;
@@ -134,7 +134,7 @@ impl Model {
         Ok(&mut self.0.agents[id.to::<usize>() - 1])
     }
 
-    /// Another status of an agent that has one of these.
+    /// Sets another status of an agent that has one of `from`.
     fn regulate(&mut self, by: usize, id: U256, from: &[u8], to: u8) -> Result<(), String> {
         check(by == 0, "Only regulator")?;
         let agent = self.agent(id).ok_or("Agent not found")?;
@@ -144,7 +144,7 @@ impl Model {
         Ok(())
     }
 
-    /// Every endpoint, every agent, every wallet, and some that are not there.
+    /// Returns every endpoint, every agent, every wallet, and some that are not there.
     pub(crate) fn questions(&self) -> Vec<String> {
         let fixed = "stats stats/detailed agents agents?limit=3&page=2 agents/compliance revenue/aggregate";
         let mut questions: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
@@ -159,7 +159,7 @@ impl Model {
         questions.into_iter().map(|path| format!("/api/v1/{path}")).collect()
     }
 
-    /// The documented answer; `None` for a 404.
+    /// Returns the documented answer; `None` for a 404.
     pub(crate) fn answer(&self, target: &str, now: u64) -> Option<Value> {
         let parts: Vec<&str> = target.strip_prefix("/api/v1/").unwrap().split('/').collect();
         if let ["agent", id, part @ ..] = &parts[..] {
@@ -354,7 +354,7 @@ impl Model {
         kya
     }
 
-    /// The agents above an agent, its parent first.
+    /// Returns the agents above an agent, its parent first.
     fn path(&self, agent: &AgentRecord) -> Vec<&AgentRecord> {
         let parent = |agent: &AgentRecord| self.agent(agent.parentAgentId);
         std::iter::successors(parent(agent), |above| parent(above)).collect()
@@ -371,7 +371,7 @@ impl Model {
     }
 }
 
-/// What a record alone says of its liable wallet.
+/// Returns the liability that a record alone states.
 fn liability(agent: &AgentRecord) -> Value {
     let basis = if agent.creator == agent.haftungsperson { "registered" } else { "unknown" };
     let mut liability = json!({"wallet": agent.haftungsperson.to_string(), "basis": basis});
