@@ -8,7 +8,7 @@ use alloy_sol_types::SolCall;
 
 use super::{
     error::RunError,
-    node_traits::{InTime, NodeTraits},
+    node_traits::{NodeTraits, TimelyLimit},
 };
 use crate::{chain::NodeFeatures, eth::abi::IMulticall3::getChainIdCall};
 
@@ -263,7 +263,7 @@ impl Rotation {
     pub(super) fn learn_answer(&mut self, by_hash: bool, is_pinned: bool) {
         let by_number = !by_hash && is_pinned && self.pins_by_number(self.current());
         let takes_hashes = (by_hash || by_number).then_some(by_hash);
-        let work_per_call = InTime::of(self.work_per_call());
+        let work_per_call = TimelyLimit::of(self.work_per_call());
         self.learn(NodeTraits { takes_hashes, work_per_call, ..NodeTraits::default() });
     }
 
@@ -297,7 +297,7 @@ impl Rotation {
             let smaller = (work.min(MOST_WORK_AFTER_TIME_OUTS * 4) / 4).max(1);
             health.work_per_call = Some(smaller);
             // The next run need not find that out, even if this one ends without an answer.
-            let work_per_call = InTime::of(smaller.max(FEW_CALLS));
+            let work_per_call = TimelyLimit::of(smaller.max(FEW_CALLS));
             self.learn(NodeTraits { work_per_call, ..NodeTraits::default() });
         }
         is_smaller

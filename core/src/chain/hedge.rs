@@ -116,19 +116,19 @@ pub const fn winner(primary: Option<bool>, hedge: Option<bool>) -> Option<Racer>
 /// Returns whether each response has a result. Another reply may have one where this has an error.
 pub fn is_good(reply: Reply<'_>) -> bool {
     #[derive(Deserialize)]
-    struct Entry {
+    struct RpcOutcome {
         #[serde(default)]
         result: Option<IgnoredAny>,
         #[serde(default)]
         error: Option<IgnoredAny>,
     }
-    let is_answered = |entry: &Entry| entry.result.is_some() && entry.error.is_none();
+    let is_answered = |entry: &RpcOutcome| entry.result.is_some() && entry.error.is_none();
     if reply.status != 200 {
         return false;
     }
-    match serde_json::from_slice::<Vec<Entry>>(reply.body) {
+    match serde_json::from_slice::<Vec<RpcOutcome>>(reply.body) {
         Ok(entries) => !entries.is_empty() && entries.iter().all(is_answered),
-        Err(_) => serde_json::from_slice::<Entry>(reply.body).is_ok_and(|entry| is_answered(&entry)),
+        Err(_) => serde_json::from_slice::<RpcOutcome>(reply.body).is_ok_and(|entry| is_answered(&entry)),
     }
 }
 

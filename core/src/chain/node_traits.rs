@@ -19,9 +19,9 @@ pub(super) struct NodeTraits {
     /// Size of the largest batch of which it has answered any request.
     pub(super) answered_requests: Option<usize>,
     /// Agents or calls per `eth_call`.
-    pub(super) work_per_call: InTime,
+    pub(super) work_per_call: TimelyLimit,
     /// Blocks per `eth_getLogs`, after a longer range timed out.
-    pub(super) log_blocks: InTime,
+    pub(super) log_blocks: TimelyLimit,
     /// Serves proofs of its newest block.
     pub(super) proofs: Option<bool>,
     /// Serves logs.
@@ -73,13 +73,13 @@ impl NodeTraits {
 
 /// Largest amount of something that a node answers in time; `None` where it has not shown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct InTime {
+pub(super) struct TimelyLimit {
     known: Option<u64>,
     /// A larger amount to try, because the node may have become faster.
     to_try: Option<u64>,
 }
 
-impl InTime {
+impl TimelyLimit {
     /// Creates the limit of a node that answers this amount in time.
     pub(super) const fn of(known: u64) -> Self {
         Self { known: Some(known), to_try: None }

@@ -72,7 +72,7 @@ impl NodeFeatures {
 
 /// A request of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
+enum ProbeRequest {
     Newest,
     Finalized,
     CallByHash,
@@ -87,7 +87,7 @@ pub struct NodeProbe {
     found: NodeFeatures,
     newest: Option<Header>,
     /// Requests without an answer.
-    open: Vec<Request>,
+    open: Vec<ProbeRequest>,
     /// Requests are sent one by one.
     is_single: bool,
 }
@@ -95,7 +95,7 @@ pub struct NodeProbe {
 impl NodeProbe {
     /// Creates a probe that uses the registry's account, logs and code.
     pub fn new(registry: Address) -> Self {
-        let open = vec![Request::Newest, Request::Finalized];
+        let open = vec![ProbeRequest::Newest, ProbeRequest::Finalized];
         Self { registry, found: NodeFeatures::default(), newest: None, open, is_single: false }
     }
 
@@ -112,26 +112,26 @@ impl NodeProbe {
     }
 
     /// The requests of the next batch.
-    fn sent(&self) -> &[Request] {
+    fn sent(&self) -> &[ProbeRequest] {
         let most = if self.is_single { 1 } else { usize::MAX };
         self.open.get(..most.min(self.open.len())).unwrap_or_default()
     }
 
-    fn encode(&self, id: u64, request: Request) -> rpc::Request {
+    fn encode(&self, id: u64, request: ProbeRequest) -> rpc::Request {
         let contract = self.registry;
         let header = |tag| rpc::request(id, "eth_getBlockByNumber", format!(r#"["{tag}",false]"#));
         let (number, hash) = self.newest.map(|newest| (newest.number, newest.hash)).unwrap_or_default();
         match request {
-            Request::Newest => header("latest"),
-            Request::Finalized => header("finalized"),
-            Request::CallByHash => {
+            ProbeRequest::Newest => header("latest"),
+            ProbeRequest::Finalized => header("finalized"),
+            ProbeRequest::CallByHash => {
                 let call = hex::encode_prefixed(nextAgentIdCall {}.abi_encode());
                 let params =
                     format!(r#"[{{"to":"{contract:#x}","data":"{call}"}},{{"blockHash":"{hash:#x}"}}]"#);
                 rpc::request(id, "eth_call", params)
             }
-            Request::Proof => rpc::get_proof(id, contract, &[], r#""latest""#),
-            Request::Logs => {
+            ProbeRequest::Proof => rpc::get_proof(id, contract, &[], r#""latest""#),
+            ProbeRequest::Logs => {
                 let range = format!(r#""fromBlock":"{number:#x}","toBlock":"{number:#x}""#);
                 rpc::request(id, "eth_getLogs", format!(r#"[{{"address":"{contract:#x}",{range}}}]"#))
             }
@@ -151,7 +151,7 @@ impl NodeProbe {
                     BadReply::Malformed => is_about_the_batch(reply.status),
                 };
                 match (sent.as_slice(), is_refusal) {
-                    ([request], true) if *request != Request::Newest => {
+                    ([request], true) if *request != ProbeRequest::Newest => {
                         self.open.retain(|open| open != request);
                         self.note(*request, Some(false));
                     }
@@ -182,37 +182,37 @@ impl NodeProbe {
         }
     }
 
-    fn learn(&mut self, request: Request, outcome: RpcResult<'_>, status: u16) {
+    fn learn(&mut self, request: ProbeRequest, outcome: RpcResult<'_>, status: u16) {
         let works = match (request, outcome) {
-            (Request::Newest, Err(_)) => return,
+            (ProbeRequest::Newest, Err(_)) => return,
             (_, Err(error)) => match classify(&error) {
                 // The contract ran.
                 Action::Revert => Some(true),
                 // The machine lags behind the one that named the block.
-                Action::Repin if matches!(request, Request::CallByHash | Request::Logs) => None,
+                Action::Repin if matches!(request, ProbeRequest::CallByHash | ProbeRequest::Logs) => None,
                 _ => is_lasting(&error, status).then_some(false),
             },
-            (Request::Newest, Ok(text)) => {
+            (ProbeRequest::Newest, Ok(text)) => {
                 self.newest = serde_json::from_str(text).ok();
                 if self.newest.is_some() {
-                    self.open.extend([Request::CallByHash, Request::Proof, Request::Logs]);
+                    self.open.extend([ProbeRequest::CallByHash, ProbeRequest::Proof, ProbeRequest::Logs]);
                 }
                 return;
             }
-            (Request::Finalized | Request::Proof, Ok(text)) => Some(text.starts_with('{')),
-            (Request::Logs, Ok(text)) => Some(text.starts_with('[')),
-            (Request::CallByHash, Ok(_)) => Some(true),
+            (ProbeRequest::Finalized | ProbeRequest::Proof, Ok(text)) => Some(text.starts_with('{')),
+            (ProbeRequest::Logs, Ok(text)) => Some(text.starts_with('[')),
+            (ProbeRequest::CallByHash, Ok(_)) => Some(true),
         };
         self.note(request, works);
     }
 
-    const fn note(&mut self, request: Request, works: Option<bool>) {
+    const fn note(&mut self, request: ProbeRequest, works: Option<bool>) {
         match request {
-            Request::Newest => {}
-            Request::Finalized => self.found.finalized = works,
-            Request::CallByHash => self.found.block_hash = works,
-            Request::Proof => self.found.proofs = works,
-            Request::Logs => self.found.logs = works,
+            ProbeRequest::Newest => {}
+            ProbeRequest::Finalized => self.found.finalized = works,
+            ProbeRequest::CallByHash => self.found.block_hash = works,
+            ProbeRequest::Proof => self.found.proofs = works,
+            ProbeRequest::Logs => self.found.logs = works,
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Script of a node: a result, an error, or nothing for a method.
-    type Node = fn(&str) -> Option<Result<Value, (i64, &'static str)>>;
+    type NodeScript = fn(&str) -> Option<Result<Value, (i64, &'static str)>>;
 
     fn header() -> Value {
         json!({ "number": "0x5", "hash": format!("{:#x}", alloy_primitives::B256::repeat_byte(5)),
@@ -246,10 +246,10 @@ mod tests {
     }
 
     /// The status with which a node, or a gateway before it, refuses a batch.
-    type Refusal = fn(&[Value]) -> Option<u16>;
+    type BatchRefusal = fn(&[Value]) -> Option<u16>;
 
     /// Returns what a probe finds and its number of posts; `most` requests of a batch are answered.
-    fn found(node: Node, most: usize, refusal: Refusal) -> ([Option<bool>; 5], usize) {
+    fn found(node: NodeScript, most: usize, refusal: BatchRefusal) -> ([Option<bool>; 5], usize) {
         let (mut probe, mut posts) = (NodeProbe::new(Address::ZERO), 0);
         while let Some(body) = probe.body() {
             posts += 1;
@@ -285,29 +285,29 @@ mod tests {
     fn a_node_is_found_to_lack_what_it_refuses_in_any_words_and_nothing_that_it_is_too_busy_for() {
         const YES: Option<bool> = Some(true);
         const NO: Option<bool> = Some(false);
-        let lacks: Node = |method| match method {
+        let lacks: NodeScript = |method| match method {
             "eth_call" => Some(Err((-32700, "Cannot wrap a \"object\" as a json-rpc type"))),
             "eth_getProof" => Some(Err((-32601, "the method eth_getProof does not exist"))),
             "eth_getLogs" => Some(Err((-32601, "no"))),
             "finalized" => Some(Ok(Value::Null)),
             method => good(method),
         };
-        let busy: Node = |method| match method {
+        let busy: NodeScript = |method| match method {
             "eth_getBlockByNumber" => good(method),
             _ => Some(Err((-32005, "rate limit"))),
         };
-        let odd: Node = |method| match method {
+        let odd: NodeScript = |method| match method {
             "eth_call" => Some(Err((3, "execution reverted"))),
             "finalized" => Some(Err((-39001, "Unknown block"))),
             "eth_getLogs" => Some(Err((-32000, "header not found"))),
             "eth_getProof" => Some(Ok(Value::Null)),
             method => good(method),
         };
-        let none: Refusal = |_| None;
-        let no_proofs: Refusal =
+        let none: BatchRefusal = |_| None;
+        let no_proofs: BatchRefusal =
             |batch| batch.iter().any(|request| request["method"] == "eth_getProof").then_some(405);
         for (what, node, most, refusal, expected, posts) in [
-            ("good", good as Node, 9, none, [YES; 5], 2),
+            ("good", good as NodeScript, 9, none, [YES; 5], 2),
             ("lacks", lacks, 9, none, [NO, NO, NO, NO, YES], 2),
             ("busy", busy, 9, none, [None, None, None, None, YES], 2),
             ("odd", odd, 9, none, [YES, NO, None, NO, YES], 2),

@@ -110,7 +110,7 @@ pub struct View {
     pub(super) answers: CallResults,
     pub(super) walks: BTreeMap<WalkKey, AgentWalk>,
     pub(super) block: Option<Header>,
-    missing: RefCell<Missing>,
+    missing: RefCell<MissingReads>,
     /// The block of the results, once known.
     pub(super) as_of: Option<AsOf>,
     /// The block the query is about, if not the newest.
@@ -127,7 +127,7 @@ pub struct View {
 
 /// Reads without a result.
 #[derive(Debug, Default)]
-pub(super) struct Missing {
+pub(super) struct MissingReads {
     pub(super) header: bool,
     /// Heights of headers, each with whether the node may lack the header.
     pub(super) headers: BTreeMap<u64, bool>,
@@ -256,7 +256,7 @@ impl View {
         self.miss(|missing| missing.headers.insert(number, may_lack))
     }
 
-    fn miss<T>(&self, note: impl FnOnce(&mut Missing) -> T) -> Need {
+    fn miss<T>(&self, note: impl FnOnce(&mut MissingReads) -> T) -> Need {
         note(&mut self.missing.borrow_mut());
         Need(())
     }
@@ -278,7 +278,7 @@ impl View {
     }
 
     /// Takes the reads missed since the last call.
-    pub(super) fn missing(&mut self) -> Missing {
+    pub(super) fn missing(&mut self) -> MissingReads {
         self.missing.take()
     }
 

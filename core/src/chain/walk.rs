@@ -14,7 +14,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    chain::lens::{Detail, Slice, Span, Subject},
+    chain::lens::{Detail, LensTarget, Slice, Span},
     chain::rows::Rows,
     registry::row::Row,
 };
@@ -31,14 +31,14 @@ pub(crate) struct WalkKey {
 
 impl WalkKey {
     /// Returns the lens's arguments for a span.
-    pub(super) fn subject(&self, span: Span) -> Subject<'_> {
+    pub(super) fn subject(&self, span: Span) -> LensTarget<'_> {
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let listed = self.listed.as_deref().map(|ids| {
             let (first, count) = (place(span.first.saturating_sub(1)), place(span.count));
             let rest = ids.get(first..).unwrap_or_default();
             rest.get(..count).unwrap_or(rest)
         });
-        Subject { registry: self.registry, detail: self.detail, listed }
+        LensTarget { registry: self.registry, detail: self.detail, listed }
     }
 
     /// Returns the ids of a span's agents.

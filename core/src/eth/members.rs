@@ -45,7 +45,7 @@ impl FirstError {
 
 /// Strictness of reading an object.
 #[derive(Clone, Copy)]
-struct Reading {
+struct Strictness {
     /// Each value has one spelling.
     one_spelling: bool,
     /// Members may be left over.
@@ -60,27 +60,27 @@ pub(crate) struct Members<'a> {
     /// The path of the object in the document: empty, or such as `layout.record.`.
     path: String,
     members: Object<'a>,
-    reading: Reading,
+    reading: Strictness,
 }
 
 impl<'a> Members<'a> {
     /// Reads a document, in which each value has one spelling.
     pub(crate) fn of_document(text: &'a str, errors: &'a FirstError) -> Self {
-        Self::parse(text, errors, Reading { one_spelling: true, open: false, long_lists: false })
+        Self::parse(text, errors, Strictness { one_spelling: true, open: false, long_lists: false })
     }
 
     /// Reads a document that people write: no unknown members, digits in either case. Its lists are as long
     /// as its bytes allow.
     pub(crate) fn of_written(text: &'a str, errors: &'a FirstError) -> Self {
-        Self::parse(text, errors, Reading { one_spelling: false, open: false, long_lists: true })
+        Self::parse(text, errors, Strictness { one_spelling: false, open: false, long_lists: true })
     }
 
     /// Reads a node's result, which may have other members and other spellings.
     pub(crate) fn of_answer(text: &'a str, errors: &'a FirstError) -> Self {
-        Self::parse(text, errors, Reading { one_spelling: false, open: true, long_lists: false })
+        Self::parse(text, errors, Strictness { one_spelling: false, open: true, long_lists: false })
     }
 
-    fn parse(text: &'a str, errors: &'a FirstError, reading: Reading) -> Self {
+    fn parse(text: &'a str, errors: &'a FirstError, reading: Strictness) -> Self {
         let members = parse(text).unwrap_or_else(|| {
             errors.add("", "it", "must be a JSON object, each member of which is there once");
             Object::default()
@@ -173,7 +173,7 @@ impl<'a> Members<'a> {
 
     /// Returns whether a value may be written like this. People may choose the case of digits alone.
     fn takes(&self, text: &str, spelling: &str) -> bool {
-        let Reading { one_spelling, open, .. } = self.reading;
+        let Strictness { one_spelling, open, .. } = self.reading;
         let is_written = || !text.starts_with("0X") && text.eq_ignore_ascii_case(spelling);
         open || text == spelling || (!one_spelling && is_written())
     }

@@ -23,8 +23,8 @@ pub struct TypedData<M> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Types {
-    domain: Vec<Member>,
-    primary: (&'static str, Vec<Member>),
+    domain: Vec<TypeMember>,
+    primary: (&'static str, Vec<TypeMember>),
 }
 
 impl Serialize for Types {
@@ -38,7 +38,7 @@ impl Serialize for Types {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Member {
+struct TypeMember {
     name: String,
     r#type: String,
 }
@@ -75,8 +75,8 @@ impl<M> TypedData<M> {
 }
 
 /// Parses the members in a type string such as `Mail(address from,string contents)`.
-fn members(encoded: &str) -> Vec<Member> {
+fn members(encoded: &str) -> Vec<TypeMember> {
     let (_, list) = encoded.split_once('(').unwrap_or_default();
     let pairs = list.trim_end_matches(')').split(',').filter_map(|member| member.split_once(' '));
-    pairs.map(|(kind, name)| Member { name: name.to_string(), r#type: kind.to_string() }).collect()
+    pairs.map(|(kind, name)| TypeMember { name: name.to_string(), r#type: kind.to_string() }).collect()
 }

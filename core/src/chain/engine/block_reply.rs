@@ -18,7 +18,7 @@ use crate::{
         error::{QueryError, RunError},
         logs::{BlockRequest, LogWalk, LogsQuery},
         node_error::is_about_the_batch,
-        node_traits::{InTime, NodeTraits},
+        node_traits::{NodeTraits, TimelyLimit},
         proof::{begins_at, state_root},
     },
     eth::rpc::{
@@ -38,7 +38,7 @@ const LEAST_KEPT_BLOCKS: u64 = 1_000;
 
 /// Failure of a batch without a JSON-RPC error that states the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unanswered {
+enum BatchFault {
     /// The batch timed out.
     Late,
     /// The connection broke, or the reply is not JSON-RPC, as from a gateway.
@@ -55,13 +55,13 @@ struct StorageRoot {
 }
 
 /// Queues the reads of other blocks that a query misses: headers, logs, and storage roots.
-type Want = fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>, BTreeSet<(Address, u64)>);
+type WantBlocks = fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>, BTreeSet<(Address, u64)>);
 
 /// Functions that request headers and logs of other blocks. An engine refers to them only if its query reads
 /// such blocks: a host without such queries does not link them.
 #[derive(Debug)]
 pub(super) struct BlockReader {
-    pub(super) want: Want,
+    pub(super) want: WantBlocks,
     /// Returns the next requests, given the pinned block's height, and the batch's body.
     pub(super) batch: fn(&Engine, u64) -> (Vec<BlockRequest>, String),
     pub(super) feed: fn(&mut Engine, &[BlockRequest], Reply<'_>) -> Result<(), QueryError>,
@@ -113,10 +113,10 @@ impl Engine {
             Err(BadReply::Refused(error)) => return self.refuse_blocks(requests, &error, reply.status),
             Err(BadReply::Malformed) => {
                 let (error, how) = match reply.status {
-                    200 => (RunError::Malformed, Unanswered::Broken),
-                    status @ (504 | 524) => (RunError::Http(status), Unanswered::Late),
-                    status if is_about_the_batch(status) => (RunError::Http(status), Unanswered::Refused),
-                    status @ 500.. => (RunError::Http(status), Unanswered::Broken),
+                    200 => (RunError::Malformed, BatchFault::Broken),
+                    status @ (504 | 524) => (RunError::Http(status), BatchFault::Late),
+                    status if is_about_the_batch(status) => (RunError::Http(status), BatchFault::Refused),
+                    status @ 500.. => (RunError::Http(status), BatchFault::Broken),
                     status => return self.fault(RunError::Http(status), false),
                 };
                 return self.unanswered(requests, error, how);
@@ -215,8 +215,8 @@ impl Engine {
         self.view.blocks.ask_again();
         self.checks_headers = None;
         match failure {
-            Failure::Unreachable => self.unanswered(requests, RunError::Unreachable, Unanswered::Broken),
-            Failure::TimedOut => self.unanswered(requests, RunError::TimedOut { seconds }, Unanswered::Late),
+            Failure::Unreachable => self.unanswered(requests, RunError::Unreachable, BatchFault::Broken),
+            Failure::TimedOut => self.unanswered(requests, RunError::TimedOut { seconds }, BatchFault::Late),
             Failure::TooLarge => self.ask_for_less(requests, SMALLEST_BATCH, RunError::Malformed),
         }
     }
@@ -226,15 +226,15 @@ impl Engine {
         &mut self,
         requests: &[BlockRequest],
         error: RunError,
-        how: Unanswered,
+        how: BatchFault,
     ) -> Result<(), QueryError> {
         let longest = ranges(requests).map(blocks_of).max();
         // Without a reason, the first time is the endpoint's fault.
-        let is_first = how != Unanswered::Refused && self.idle_rounds == 0;
+        let is_first = how != BatchFault::Refused && self.idle_rounds == 0;
         let Some(blocks) = longest.filter(|_| !is_first) else {
             return match how {
-                Unanswered::Refused => self.ask_for_less(requests, 1, error),
-                Unanswered::Late if !is_first => {
+                BatchFault::Refused => self.ask_for_less(requests, 1, error),
+                BatchFault::Late if !is_first => {
                     self.shrink(requests, SMALLEST_BATCH);
                     self.fault(error, false)
                 }
@@ -246,14 +246,14 @@ impl Engine {
             self.requests_per_batch = (requests.len() / 2).max(SMALLEST_BATCH);
             return Ok(());
         }
-        let (divisor, least) = if how == Unanswered::Late { (LATE_DIVISOR, FEW_BLOCKS) } else { (2, 0) };
+        let (divisor, least) = if how == BatchFault::Late { (LATE_DIVISOR, FEW_BLOCKS) } else { (2, 0) };
         if blocks <= least {
             return self.fault(error, false);
         }
         self.rotation.note(error, false);
         self.divide(requests, divisor);
         let kept = (blocks / divisor).max(LEAST_KEPT_BLOCKS);
-        let log_blocks = if how == Unanswered::Late { InTime::of(kept) } else { InTime::default() };
+        let log_blocks = if how == BatchFault::Late { TimelyLimit::of(kept) } else { TimelyLimit::default() };
         let learned = NodeTraits { log_blocks, ..NodeTraits::default() };
         if self.rotation.has_answered_headers() {
             self.rotation.learn(learned);
@@ -291,7 +291,7 @@ impl Engine {
                 self.ask_for_less(requests, 1, RunError::node(error))
             }
             _ if has_logs && !is_busy && is_timeout(error) => {
-                self.unanswered(requests, RunError::node(error), Unanswered::Late)
+                self.unanswered(requests, RunError::node(error), BatchFault::Late)
             }
             // Nodes refuse long ranges with any message: the second time it is taken for that.
             Action::Retry if !has_logs || is_busy || (!names_range && self.idle_rounds == 0) => {

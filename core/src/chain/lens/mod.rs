@@ -75,7 +75,7 @@ impl Detail {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct LensTarget<'a> {
     pub(crate) registry: Address,
     pub(crate) detail: Detail,
     /// Ids of the span's agents, if they are listed.
@@ -83,7 +83,7 @@ pub(crate) struct Subject<'a> {
 }
 
 /// Returns the `eth_call` parameters that read `span` through the lens at the JSON block parameter `block`.
-pub(crate) fn params(subject: Subject<'_>, span: Span, method: Method, block: &str) -> String {
+pub(crate) fn params(subject: LensTarget<'_>, span: Span, method: Method, block: &str) -> String {
     // Deploying code costs 200 gas a byte, for 24,576 bytes at most (EIP-170). The other methods are bounded
     // by gas alone.
     let (max_bytes, gas_per_byte) = if method == Method::Create { (24_000, 200) } else { (10_000_000, 0) };

@@ -82,7 +82,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    fn add(&mut self, log: &Log) {
+    fn add(&mut self, log: &HintLog) {
         self.is_any = true;
         let (number, event) = (log.block_number, log.topics.get(0));
         self.last = self.last.max(number);
@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for Hints {
 /// The trusted part of a log. A member is `None` if it is missing, `null`, or malformed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Log {
+struct HintLog {
     #[serde(default)]
     topics: Topics,
     #[serde(default, deserialize_with = "number")]
@@ -158,7 +158,7 @@ struct Log {
     data: Option<u64>,
 }
 
-impl Log {
+impl HintLog {
     fn kind(&self) -> EventKind {
         let by = || self.topics.get(2).map(Address::from_word);
         match (self.topics.get(0), by()) {

@@ -44,7 +44,7 @@ pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str)
 /// any JSON may be in the error's place.
 fn lenient_error(text: &str) -> ErrorPayload {
     #[derive(Deserialize)]
-    struct Members<'a> {
+    struct ErrorMembers<'a> {
         #[serde(borrow, default)]
         code: Option<&'a RawValue>,
         #[serde(borrow, default)]
@@ -53,7 +53,7 @@ fn lenient_error(text: &str) -> ErrorPayload {
         data: Option<Box<RawValue>>,
     }
     let text_of = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| json.to_owned());
-    let Ok(Members { code, message, data }) = serde_json::from_str(text) else {
+    let Ok(ErrorMembers { code, message, data }) = serde_json::from_str(text) else {
         return ErrorPayload { code: 0, message: text_of(text).into(), data: None };
     };
     let code = code.and_then(|code| code.get().trim_matches('"').parse().ok()).unwrap_or_default();

@@ -79,7 +79,7 @@ const DEEPEST: u32 = 8;
 /// The members of an error's `data` that may hold revert data.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Members<'a> {
+struct ErrorDataMembers<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -96,7 +96,7 @@ struct Members<'a> {
 /// around one of these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
-        let members: Members<'_> = serde_json::from_str(data).ok()?;
+        let members: ErrorDataMembers<'_> = serde_json::from_str(data).ok()?;
         let deeper = |raw: &RawValue| from_value(raw.get(), deepest.checked_sub(1)?);
         let message = || from_text(&serde_json::from_str::<String>(members.message?.get()).ok()?);
         let nested = [members.data, members.original_error, members.error, members.cause];

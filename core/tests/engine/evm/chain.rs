@@ -11,8 +11,8 @@ use revm::{Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, Main
 use super::model::{Op, actor};
 use crate::common::{header, prelude::*, reply_of, requests, response};
 
-type Database = CacheDB<EmptyDB>;
-type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;
+type EvmDatabase = CacheDB<EmptyDB>;
+type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, EvmDatabase, Journal<EvmDatabase>, ()>>;
 
 pub(crate) struct EvmChain {
     evm: Evm,
@@ -31,7 +31,7 @@ pub(crate) struct EvmChain {
 impl EvmChain {
     /// Deploys registry and Multicall3; actor 0 owns the registry, which trusts actor 9 as its forwarder.
     pub(crate) fn deploy() -> Self {
-        let mut database = Database::new(EmptyDB::default());
+        let mut database = EvmDatabase::new(EmptyDB::default());
         let code = Bytecode::new_raw(artifact("Multicall3", "deployedBytecode"));
         database.insert_account_info(CANONICAL_ADDRESS, AccountInfo::default().with_code(code));
         let mut evm = Context::mainnet().with_db(database).build_mainnet();
