@@ -59,7 +59,7 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// The lowest acceptable timestamp of the newest block.
+    /// Returns the lowest acceptable timestamp of the newest block.
     pub(super) const fn oldest(&self) -> u64 {
         self.now.seconds().saturating_sub(self.max_age_seconds)
     }
@@ -131,12 +131,12 @@ pub(super) struct PendingCall {
 }
 
 impl PendingCall {
-    /// The same call in a chunk of a quarter of `peers`, at least 1.
+    /// Returns the same call in a chunk of a quarter of `peers`, at least 1.
     pub(super) fn split(self, peers: usize) -> Self {
         Self { peers: (peers / 4).max(1), ..self }
     }
 
-    /// The same call alone, to find the reason of its failure.
+    /// Returns the same call alone, to find the reason of its failure.
     pub(super) fn suspected(self) -> Self {
         Self { peers: 1, suspect: true, ..self }
     }
@@ -320,7 +320,7 @@ fn eth_call(id: u64, to: Address, data: &Bytes, block: &str) -> Request {
     rpc::request(id, "eth_call", format!(r#"[{{"to":"{to:#x}","data":"{data}"}},{block}]"#))
 }
 
-/// The calls that read a span without the lens: each agent's record, and its history if wanted.
+/// Returns the calls that read a span without the lens: each agent's record, and its history if wanted.
 pub(super) fn getters(key: &WalkKey, span: Span) -> Vec<Call> {
     let reads = key.ids(span).into_iter().map(U256::from).flat_map(|id| {
         let record = getAgentCall { agentId: id }.abi_encode();
@@ -363,7 +363,7 @@ pub(super) fn jobs(
     (jobs, queue.collect())
 }
 
-/// A block parameter; `None` is the newest block.
+/// Returns a block parameter; `None` is the newest block.
 pub(super) fn block_number(number: Option<u64>) -> String {
     number.map_or_else(|| r#""latest""#.to_owned(), |number| format!(r#""{number:#x}""#))
 }

@@ -126,7 +126,7 @@ impl Endpoints {
         })
     }
 
-    /// The number of endpoints.
+    /// Returns the number of endpoints.
     pub(crate) const fn count(&self) -> usize {
         self.traits.len()
     }
@@ -279,7 +279,7 @@ impl Rotation {
         self.learn(NodeTraits { requests_per_batch, answered_requests, ..NodeTraits::default() });
     }
 
-    /// The current limit of agents or calls per `eth_call`.
+    /// Returns the current limit of agents or calls per `eth_call`.
     pub(super) fn work_per_call(&self) -> u64 {
         let known = self.traits().work_per_call.limit();
         self.health().work_per_call.map_or(known, |work| work.min(known))
@@ -303,7 +303,7 @@ impl Rotation {
         is_smaller
     }
 
-    /// Blocks per `eth_getLogs` that the current endpoint answers in time, as far as is known.
+    /// Returns the blocks per `eth_getLogs` that the current endpoint answers in time, as far as is known.
     pub(super) fn log_blocks(&self) -> u64 {
         self.traits().log_blocks.limit()
     }
@@ -334,7 +334,7 @@ impl Rotation {
         self.health().answers_headers
     }
 
-    /// The number of endpoints to fail over to.
+    /// Returns the number of endpoints to fail over to.
     pub(super) const fn others(&self) -> u32 {
         self.known.traits.len().saturating_sub(1) as u32
     }

@@ -121,7 +121,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The stable error code.
+    /// Returns the stable error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::Unreachable
@@ -214,7 +214,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The stable error code.
+    /// Returns the stable error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::AgentNotFound(_) => Code::AgentNotFound,

@@ -89,7 +89,7 @@ fn percentile(sorted: &[u32], percent: usize) -> u32 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// The endpoint for the extra request of a batch.
+/// Returns the endpoint for the extra request of a batch.
 pub const fn next_endpoint(batch: &Batch, endpoints: usize) -> usize {
     if batch.endpoint + 1 < endpoints { batch.endpoint + 1 } else { 0 }
 }
@@ -162,7 +162,7 @@ mod tests {
         (took, extra)
     }
 
-    /// A sequence without a pattern.
+    /// Returns a number of a sequence without a pattern.
     fn scrambled(number: u32) -> u32 {
         number.wrapping_mul(2_654_435_761) >> 16
     }

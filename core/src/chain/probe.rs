@@ -111,7 +111,7 @@ impl NodeProbe {
         self.found
     }
 
-    /// The requests of the next batch.
+    /// Returns the requests of the next batch.
     fn sent(&self) -> &[ProbeRequest] {
         let most = if self.is_single { 1 } else { usize::MAX };
         self.open.get(..most.min(self.open.len())).unwrap_or_default()

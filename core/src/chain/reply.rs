@@ -490,7 +490,7 @@ impl ReplyParser<'_> {
     }
 }
 
-/// The bytes of an `eth_call` result.
+/// Returns the bytes of an `eth_call` result.
 fn call_result(result: &str) -> Option<Bytes> {
     hex::decode(hex_digits(result.strip_prefix('"')?.strip_suffix('"')?)?).ok().map(Bytes::from)
 }

@@ -27,7 +27,7 @@ impl Rows {
         Self { first, ..Self::default() }
     }
 
-    /// All rows by ascending number.
+    /// Iterates over all rows by ascending number.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Row)> + Clone {
         self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
     }
@@ -36,7 +36,7 @@ impl Rows {
         self.rows.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
-    /// All rows by ascending number, in full detail.
+    /// Iterates over all rows by ascending number, in full detail.
     pub(crate) fn full(&self) -> impl Iterator<Item = (u64, Row, RowDetail)> {
         let rest = self.full.iter().cloned().chain(std::iter::repeat(RowDetail::default()));
         self.iter().zip(rest).map(|((id, row), full)| (id, *row, full))
@@ -89,7 +89,7 @@ impl Rows {
         usize::try_from(id.saturating_sub(self.first)).unwrap_or(usize::MAX)
     }
 
-    /// Approximate memory use in bytes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let sums = self.revenue.by_currency.keys().chain(self.revenue.by_category.keys());
         self.rows.capacity() * size_of::<Row>() + sums.map(|text| text.len() + 96).sum::<usize>()

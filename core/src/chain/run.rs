@@ -53,7 +53,7 @@ impl<Q: Query> Run<Q> {
         self
     }
 
-    /// The query.
+    /// Returns the query.
     pub(crate) const fn query(&self) -> &Q {
         &self.query
     }
@@ -64,7 +64,7 @@ impl<Q: Query> Run<Q> {
         Self { query: query(self.query), engine: self.engine }
     }
 
-    /// The engine; its type does not depend on the query's.
+    /// Returns the engine; its type does not depend on the query's.
     pub(crate) const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }

@@ -214,7 +214,7 @@ mod tests {
 
     const READ: Row = Row { status: 0, history_is_readable: true, ..Row::UNREADABLE };
 
-    /// A node with room for `gas` agents in a call, some readable only alone, some not at all.
+    /// Answers as a node with room for `gas` agents in a call, some readable only alone, some not at all.
     fn answer(span: Span, total: u64, gas: u64, heavy: &[u64], unreadable: &[u64]) -> Slice {
         let mut slice = Slice::default();
         let mut left = gas;

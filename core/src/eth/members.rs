@@ -205,7 +205,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The text between a string's quotes. No value here is spelled with escapes.
+/// Returns the text between a string's quotes. No value here is spelled with escapes.
 pub(crate) fn string(text: &str) -> Option<&str> {
     text.strip_prefix('"')?.strip_suffix('"')
 }

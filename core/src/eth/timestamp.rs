@@ -101,7 +101,7 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
     }
 }
 
-/// The inverse of [`civil_from_days`] for the years from 1970 on.
+/// Inverts [`civil_from_days`] for the years from 1970 on.
 fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     let year = year.checked_sub((month <= 2) as u64)?;
@@ -111,8 +111,8 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(DAYS_FROM_0000_03_01)
 }
 
-/// The date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so that
-/// the leap day is the last of a year; all eras of 400 years have 146,097 days.
+/// Returns the date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so
+/// that the leap day is the last of a year; all eras of 400 years have 146,097 days.
 const fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     let shifted = days + DAYS_FROM_0000_03_01;

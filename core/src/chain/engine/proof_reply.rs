@@ -271,7 +271,7 @@ impl Engine {
     }
 }
 
-/// A block's header, from its JSON.
+/// Parses a block's header from its JSON.
 fn header(text: &str) -> Option<Header> {
     serde_json::from_str(text).ok()
 }

@@ -100,8 +100,8 @@ pub(crate) fn params(subject: LensTarget<'_>, span: Span, method: Method, block:
     run((LENS_ADDRESS, LENS_CODE), &data, method, block)
 }
 
-/// The parameters of the `eth_call` that runs a contract which is not deployed: its address during the call
-/// and its runtime bytecode, the calldata, and the JSON block parameter.
+/// Returns the parameters of the `eth_call` that runs a contract which is not deployed: its address during
+/// the call and its runtime bytecode, the calldata, and the JSON block parameter.
 pub(super) fn run((address, code): (Address, &str), data: &[u8], method: Method, block: &str) -> String {
     let data = hex::encode(data);
     if method != Method::Create {

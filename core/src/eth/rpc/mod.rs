@@ -179,7 +179,7 @@ impl<'a> LenientResponse<'a> {
 mod tests {
     use super::*;
 
-    /// The results by id; `None` for an error.
+    /// Returns the results by id; `None` for an error.
     fn results<'a>(body: &'a str, ids: &[u64]) -> Vec<(u64, Option<&'a str>)> {
         decode(body.as_bytes(), ids).unwrap().into_iter().map(|(id, result)| (id, result.ok())).collect()
     }

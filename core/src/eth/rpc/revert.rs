@@ -92,8 +92,8 @@ struct ErrorDataMembers<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A revert in an error's `data`, as JSON text: hex of a reason, the same after a word, text, or an object
-/// around one of these.
+/// Parses a revert in an error's `data`, as JSON text: hex of a reason, the same after a word, text, or an
+/// object around one of these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
         let members: ErrorDataMembers<'_> = serde_json::from_str(data).ok()?;
