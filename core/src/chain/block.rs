@@ -285,7 +285,7 @@ mod tests {
         stepped_back_over(|number| number * milliseconds / 1_000, room, 0).unwrap()
     }
 
-    /// Returns that number with timestamps by block number, none of them acceptable below `oldest`.
+    /// Returns the number stepped back to with timestamps by block number, none acceptable below `oldest`.
     fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize, oldest: u64) -> Option<u64> {
         let at = |number: u64| header(number, seconds(number));
         let mut block = ReadBlock::Newest { read: None };

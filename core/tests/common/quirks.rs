@@ -34,7 +34,7 @@ pub(crate) struct Quirks {
     pub(crate) batch_status: Option<u16>,
     /// Agents or calls of an `eth_call` that are answered in time.
     pub(crate) most_in_time: Option<u64>,
-    /// A gateway's answer in place of those that take longer; none by default.
+    /// A gateway's answer to calls that are not answered in time; none by default.
     pub(crate) late: Option<(u16, &'static str)>,
     /// Bytes of the longest body, and a gateway's answer to a longer one, of status 413.
     pub(crate) longest_body: Option<(usize, &'static str)>,
@@ -86,7 +86,7 @@ pub(crate) enum Undeployed {
     Ignored,
     /// It takes neither a third parameter nor a call without `to`.
     Refused,
-    /// It runs both, but does not know one of their opcodes.
+    /// It runs overrides and creation code, but does not know one of their opcodes.
     InvalidOpcode,
     /// It does not know an opcode, and reports a revert.
     Reverted,
