@@ -59,8 +59,7 @@ pub(crate) struct Engine {
     /// Error of a batch without results at the block asked about, and whether it is lasting, while the same
     /// batch is tried at the newest block.
     probe: Option<(RunError, bool)>,
-    /// Result of trying a refused batch at the newest block: if it worked, the next refusal is about the
-    /// block.
+    /// Result of a refused batch at the newest block: if it worked, the next refusal is about the block.
     works_at_newest: Option<bool>,
     rounds: u32,
     calls: usize,
