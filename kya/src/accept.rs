@@ -35,7 +35,7 @@ pub struct Accept {
     /// Multicall3 of the chain.
     #[arg(long, value_name = "0x...", value_parser = address::parse, default_value_t = multicall::CANONICAL_ADDRESS)]
     multicall3: Address,
-    /// For how many days, 366 at most.
+    /// Days of validity, 366 at most.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// The Keccak-256 of terms that both sides have.
@@ -124,8 +124,8 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
     Ok(Report::document(if arguments.header { header } else { acceptance.to_json() }))
 }
 
-/// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of
-/// them reads as one of these.
+/// Renders the record, one line per member that an acceptance pins. Texts of others are quoted, so that none
+/// of their lines reads as one of these.
 fn shown(agent: &KyaAgent, signer: &SignerArguments) -> String {
     let id = agent.agent_id.0;
     format!(

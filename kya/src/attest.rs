@@ -1,4 +1,4 @@
-//! `kya attest`: says that agents comply, once, or whenever it is due.
+//! `kya attest`: attests that agents comply, once or whenever an attestation is due.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -22,7 +22,7 @@ use crate::{
     watch,
 };
 
-/// The gas of an attestation.
+/// Gas of a relayed attestation.
 pub(crate) const GAS: u64 = 150_000;
 
 /// Attest for the agents of these ids, and with --watch again whenever it is due
@@ -43,10 +43,10 @@ pub struct Attest {
     /// Stay, and attest at a random time in the last third of each grace period.
     #[arg(long, requires = "rpc")]
     watch: bool,
-    /// Where Prometheus reads metrics.
+    /// Address at which Prometheus reads metrics.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watch")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// How often the records are read.
+    /// Interval at which the records are read.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) every: u64,
 }
@@ -62,7 +62,7 @@ impl Attest {
             let record = place.record(**id).await?;
             let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
             is_party(&record, &signer)?;
-            // A watched one may be suspended, or end: the others are attested for all the same.
+            // A watched agent may be suspended or have ended: the others are still attested for.
             if !self.watch {
                 is_active(&record)?;
             }
@@ -94,8 +94,7 @@ impl Attest {
         Ok(report.telling_of(calls, caller.journal))
     }
 
-    /// A liable wallet that attests ties itself to the agent: not to one that a stranger has registered, by
-    /// mistake.
+    /// Asks for confirmation where a liable wallet would tie itself to an agent that others have registered.
     fn confirmed(&self, record: &AgentRecord, signer: &Signer) -> Result<()> {
         let by = signer.address();
         let is_stranger = by == record.haftungsperson && by != record.creator && by != record.agentWallet;
@@ -106,7 +105,7 @@ impl Attest {
     }
 }
 
-/// Asks for an id on the terminal.
+/// Asks the user to type the agent's id on the terminal. Errors: it was not typed.
 pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
     let asked = || -> std::io::Result<String> {
         say(format_args!("{words}. Type its id to go on: "));
@@ -124,7 +123,7 @@ pub(crate) fn call(id: U256) -> Bytes {
     attestComplianceCall { agentId: id }.abi_encode().into()
 }
 
-/// Checks the agent's status: the registry asks for the same.
+/// Checks that the agent is Active, as the registry does.
 fn is_active(record: &AgentRecord) -> Result<()> {
     let (id, status) = (record.agentId, Status::from_number(record.status));
     if status == Some(Status::Active) {
@@ -134,7 +133,7 @@ fn is_active(record: &AgentRecord) -> Result<()> {
     Err(Failure::refused(format!("agent {id} is {status}: only Active agents can be attested")))
 }
 
-/// Checks who attests: the registry asks for the same.
+/// Checks that the signer is a party to the agent, as the registry does.
 fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
     let (by, id) = (signer.address(), record.agentId);
     match [record.agentWallet, record.creator, record.haftungsperson].contains(&by) {
@@ -145,8 +144,8 @@ fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
     }
 }
 
-/// A record, a line for each member. Texts of others are quoted, so that no line of them reads as one of
-/// these.
+/// Renders a record, one line per member. Texts of others are quoted, so that none of their lines reads as
+/// one of these.
 pub(crate) fn shown(place: &Place, record: &AgentRecord) -> String {
     let status = Status::from_number(record.status).map_or("unknown", Status::name);
     format!(

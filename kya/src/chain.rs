@@ -1,4 +1,4 @@
-//! What is read of a chain and sent to it: plain JSON-RPC to one endpoint. Core queries go through
+//! Reads of a chain and transactions to it: plain JSON-RPC to one endpoint. Core queries go through
 //! [`Node::ask`].
 
 use std::{error::Error as _, time::Duration};
@@ -26,7 +26,7 @@ use crate::report::{Failure, Result};
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: usize = 4 << 20;
 
-/// An HTTP client that follows no redirects. Errors: none can be built.
+/// Builds an HTTP client that follows no redirects. Errors: it cannot be built.
 pub fn client() -> Result<Client> {
     Client::builder()
         .connect_timeout(Duration::from_secs(5))
@@ -36,14 +36,14 @@ pub fn client() -> Result<Client> {
         .map_err(|error| no_client(&error))
 }
 
-/// The URL of an argument, which a [`client`] can ask. Errors: it is none of http or https.
+/// Parses the URL of an argument. Errors: it is no URL, or its scheme is neither http nor https.
 pub fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let is_http = matches!(url.scheme(), "http" | "https");
     is_http.then_some(url).ok_or_else(|| "has to be an http or https URL".to_owned())
 }
 
-/// Most often the bundle of CA certificates is missing. The cause names no URL.
+/// Returns the failure to build a client, most often for lack of CA certificates. The cause names no URL.
 pub(crate) fn no_client(error: &reqwest::Error) -> Failure {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::refused(format!("no HTTP client can be built{cause}"))
@@ -65,11 +65,11 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Block {
-    /// Its number.
+    /// Block number.
     pub number: U64,
-    /// Its time in unix seconds.
+    /// Block time in unix seconds.
     pub timestamp: U64,
-    /// The base fee of its gas.
+    /// Base fee in wei per gas.
     #[serde(default)]
     pub base_fee_per_gas: U256,
 }
@@ -78,25 +78,25 @@ pub struct Block {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
-    /// 1 where the call succeeded.
+    /// 1 if the transaction succeeded.
     pub status: U64,
-    /// Its block.
+    /// Number of the transaction's block.
     pub block_number: U64,
-    /// Its events.
+    /// Events of the transaction.
     pub logs: Vec<Log>,
 }
 
 /// An event.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Log {
-    /// The contract.
+    /// The emitting contract.
     pub address: Address,
-    /// The event, and its indexed arguments.
+    /// The event's signature hash, and its indexed arguments.
     pub topics: Vec<B256>,
 }
 
 impl Node {
-    /// The endpoint, which has to be on the chain where one is given. Errors: it does not answer, or is on
+    /// Connects to an endpoint, and checks its chain where one is given. Errors: it does not answer, or is on
     /// another chain.
     pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
         // Not by the argument's parser: its error would quote the URL and its key.
@@ -115,7 +115,7 @@ impl Node {
         Ok(node)
     }
 
-    /// The answer to a query of the core. Errors: the query's, without the endpoint's secrets.
+    /// Runs a query of the core. Errors: the query's, without the endpoint's secrets.
     pub async fn ask<Q: Query>(&self, query: Q) -> Result<Q::Output>
     where
         Q::Error: std::fmt::Display,
@@ -126,12 +126,12 @@ impl Node {
         answer.map_err(|error| Failure::try_again(self.redactor.clean(&error.to_string())))
     }
 
-    /// A node's words, without the endpoint's secrets.
+    /// Removes the endpoint's secrets from a node's text.
     pub fn clean(&self, words: &str) -> String {
         self.redactor.clean(words).to_string()
     }
 
-    /// The result of a method. Errors: there is no answer, or an error.
+    /// Calls a method; the inner result is the node's. Errors: there is no answer, or it is no JSON-RPC.
     pub async fn request(&self, method: &str, params: Value) -> Result<Result<Value, ErrorPayload>> {
         let silent = |_| {
             let origin = public_origin(&self.endpoint.url);
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// The result of a method that only reads. Errors: there is none.
+    /// Calls a method that only reads. Errors: the node gives no result, or one that cannot be read.
     pub async fn read<T: for<'a> Deserialize<'a>>(&self, method: &str, params: Value) -> Result<T> {
         let failed = |why: &str| {
             Failure::try_again(format!("the RPC endpoint refused {method}: {}", self.redactor.clean(why)))
@@ -170,13 +170,13 @@ impl Node {
         serde_json::from_value(result).map_err(|_| failed("its answer cannot be read"))
     }
 
-    /// What a function of a contract returns now, or why it reverts. Errors: there is no answer, or the
-    /// contract is none of this kind.
+    /// Calls a function of a contract at the latest block; the inner error is its revert. Errors: there is no
+    /// answer, or the contract does not have the function.
     pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> Result<Result<C::Return, Revert>> {
         self.call_at(to, call, "latest").await
     }
 
-    /// The same at the block of a tag. Errors: those of [`call`](Self::call).
+    /// Calls a function of a contract at the block of a tag. Errors: those of [`call`](Self::call).
     pub async fn call_at<C: SolCall>(
         &self,
         to: Address,
@@ -195,7 +195,7 @@ impl Node {
             Ok(data) => data,
             Err(error) => {
                 return match Revert::from_error(&error) {
-                    // A contract without the function says nothing; the registry gives its reasons.
+                    // A contract without the function reverts without a message, the registry with one.
                     Some(Revert { message: None }) => Err(other_contract()),
                     Some(revert) => Ok(Err(revert)),
                     None => {
@@ -209,24 +209,24 @@ impl Node {
         abi::decode_returns::<C>(&data).map(Ok).map_err(|_| other_contract())
     }
 
-    /// The seconds for which an attestation holds in this registry. Errors: it cannot be read.
+    /// Reads the seconds for which an attestation holds in this registry. Errors: it cannot be read.
     pub async fn grace_period(&self, registry: Address) -> Result<u64> {
         let grace = self.call(registry, &attestationGracePeriodCall {}).await?;
         let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
         Ok(grace.saturating_to())
     }
 
-    /// The block of a tag. Errors: there is none.
+    /// Reads the block of a tag. Errors: there is none.
     pub async fn block(&self, tag: &str) -> Result<Block> {
         self.read("eth_getBlockByNumber", json!([tag, false])).await
     }
 
-    /// The receipt of a transaction; `None` while it is not mined. Errors: there is no answer.
+    /// Reads the receipt of a transaction; `None` while it is not mined. Errors: there is no answer.
     pub async fn receipt(&self, hash: B256) -> Result<Option<Receipt>> {
         self.read("eth_getTransactionReceipt", json!([hash])).await
     }
 
-    /// The number of an account's transactions at this tag. Errors: there is no answer.
+    /// Reads the number of an account's transactions at this tag. Errors: there is no answer.
     pub async fn transaction_count(&self, account: Address, tag: &str) -> Result<u64> {
         let count: U64 = self.read("eth_getTransactionCount", json!([account, tag])).await?;
         Ok(count.to())

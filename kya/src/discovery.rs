@@ -1,5 +1,5 @@
-//! What a service says of its registry: the document at `/.well-known/agent-registry`, found from any of its
-//! URLs or from its refusal.
+//! Discovery of a service's registry: the document at `/.well-known/agent-registry`, found from any of the
+//! service's URLs or from its refusal.
 
 use host_kit::native::read_body;
 use registry_core::{
@@ -17,7 +17,7 @@ use crate::{
 /// The largest document that is read, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// The document of the service at this URL: the one that its answer names as `discovery`, or else the
+/// Fetches the document of the service at this URL: the one that its answer names as `discovery`, or else the
 /// well-known one. Errors: there is none, or it cannot be read.
 pub async fn find(url: &Url) -> Result<WellKnown> {
     let (_, answer) = get(url).await?;
@@ -43,13 +43,13 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
     }
 }
 
-/// A URL without its query and its user, which may be secret.
+/// Returns a URL without its query and its user, which may be secret.
 fn shown(url: &Url) -> String {
     format!("{}{}", public_origin(url.as_str()), url.path())
 }
 
-/// The answer of a read API, at this block where one is given; `None` where it has no such agent. The path is
-/// below `/api/v1`, with which the API's URL may end. Errors: there is none, or it is none of a read API.
+/// Asks a read API, at this block where one is given; `None` where it has no such agent. The path is below
+/// `/api/v1`, with which the API's URL may end. Errors: there is no answer, or it is not a read API's.
 pub async fn api(base: &Url, path: &str, block: Option<u64>) -> Result<Option<Value>> {
     let mut url = below(base, path);
     if let Some(block) = block {
@@ -59,7 +59,7 @@ pub async fn api(base: &Url, path: &str, block: Option<u64>) -> Result<Option<Va
     let error = answer.get("error").and_then(Value::as_str);
     match status {
         200 if answer.is_object() => Ok(Some(answer)),
-        // A 404 of anything else says nothing of an agent.
+        // Any other 404 says nothing about an agent.
         404 if error.is_some_and(|error| error.starts_with("Agent not found")) => Ok(None),
         404 | 200 => Err(Failure::refused(format!("no read API answers at {} (HTTP {status})", shown(&url)))),
         _ => {
@@ -76,7 +76,7 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The status and the JSON of an answer; `null` where it is none.
+/// Fetches a URL: the status and the JSON of the answer, `null` where its body is no JSON.
 async fn get(url: &Url) -> Result<(u16, Value)> {
     let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(url.as_str())));
     let request = client()?.get(url.clone()).header("accept", "application/json");

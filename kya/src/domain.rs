@@ -22,10 +22,10 @@ pub struct Domain {
     domain: String,
     #[command(flatten)]
     signer: SignerArguments,
-    /// The wallet, which a key in a file tells by itself. One with code has its own tools to sign with.
+    /// The wallet, where no key names it. A wallet with code has its own tools to sign with.
     #[arg(long, value_name = "0x...", value_parser = address::parse, conflicts_with = "key source")]
     wallet: Option<Address>,
-    /// For how many days, 366 at most.
+    /// Days of validity, 366 at most.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// The company's name, as the domain claims it.

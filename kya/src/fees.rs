@@ -1,37 +1,37 @@
-//! What a transaction of the key's own offers for its gas (EIP-1559), in wei for a unit.
+//! Gas fees (EIP-1559) that the key's own transactions offer, in wei per gas.
 
 use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::{chain::Node, report::Result};
 
-/// The fee for the block's producer where the node has no opinion.
+/// Priority fee where the node suggests none.
 const PRIORITY_FEE: u128 = 1_000_000_000;
 
-/// What gas costs.
+/// Gas fees at the newest block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fees {
-    /// Of the newest block.
+    /// Base fee of the newest block.
     base: u128,
-    /// For the block's producer.
+    /// Priority fee, for the block's producer.
     pub(crate) tip: u128,
 }
 
 impl Fees {
-    /// Those of the newest block.
+    /// Reads the fees of the newest block.
     pub(crate) async fn now(node: &Node) -> Result<Self> {
         let base = node.block("latest").await?.base_fee_per_gas.saturating_to();
         let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
         Ok(Self { base, tip: tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to()) })
     }
 
-    /// The most that is paid for a unit of gas: the base fee may double.
+    /// Returns the maximum fee per gas: the base fee may double.
     pub(crate) const fn most(self) -> u128 {
         self.base.saturating_mul(2).saturating_add(self.tip)
     }
 
-    /// The fees of a transaction in place of one with these: `None` where the base fee lets that be mined.
-    /// Nodes take a replacement that offers a tenth more, geth's `--txpool.pricebump`; some want an eighth.
+    /// Returns the fees of a replacement transaction; `None` where the base fee lets the old one be mined.
+    /// Nodes want a replacement to offer a tenth more (geth's `--txpool.pricebump`), some an eighth.
     pub(crate) fn raised(self, most: u128, tip: u128) -> Option<(u128, u128)> {
         let more = |fee: u128| fee.saturating_add(fee / 8).saturating_add(1);
         (most < self.base.saturating_add(tip)).then(|| (self.most().max(more(most)), self.tip.max(more(tip))))

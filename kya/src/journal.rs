@@ -1,6 +1,6 @@
-//! What was signed and sent, and has not been settled and told yet: one file for each signer and registry,
-//! written before anything is sent. A command that was killed finds it again and sends the very same bytes, so
-//! that nothing is carried out twice. The file is locked meanwhile: two commands of one signer take turns.
+//! Journal of signed calls that are not settled and printed yet: one file for each signer and registry,
+//! written before anything is sent. A command that was killed finds it again and sends the very same bytes,
+//! so that no call is executed twice. The file is locked meanwhile: two commands of one signer take turns.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,63 +16,63 @@ use serde_json::Value;
 
 use crate::report::{Failure, Result};
 
-/// How long another command of the same signer is waited for.
+/// Longest wait for another command of the same signer.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// A repetition of a command within this time of the call is about that call, and later about a new one.
+/// Seconds within which a repeated command is about the earlier call; later it makes a new one.
 const REPETITION: u64 = 3_600;
 
 /// A call that was signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
-    /// The call of the registry.
+    /// Calldata for the registry.
     pub call: Bytes,
-    /// When it was signed, in unix seconds by the machine's clock or the chain's, whichever was later.
+    /// Time of signing in unix seconds, the later of the machine's clock and the chain's.
     pub at: u64,
-    /// How it was sent.
+    /// Relay request or transaction that carries the call.
     pub sent: Sent,
-    /// It was carried out, and its command has not printed that yet.
+    /// Whether it was executed; its command has not printed that yet.
     #[serde(default)]
     pub is_executed: bool,
 }
 
 impl Pending {
-    /// Whether a repetition of its command at this time, by the clock of `at`, is about this call.
+    /// Returns whether a command repeated at this time, by the clock of `at`, is about this call.
     pub fn is_recent_at(&self, time: u64) -> bool {
         time <= self.at.saturating_add(REPETITION)
     }
 }
 
-/// How a call was sent.
+/// Form in which a call was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Sent {
-    /// As a signed request, to a relayer.
+    /// Signed request to a relayer.
     Relay {
         /// The relayer's URL.
         relayer: String,
         /// The request's EIP-712 digest.
         id: B256,
-        /// What was posted.
+        /// Posted body.
         body: Value,
     },
-    /// As a transaction of the signer's own.
+    /// The signer's own transaction.
     Transaction {
-        /// Its hash.
+        /// Transaction hash.
         hash: B256,
-        /// Its nonce.
+        /// Transaction nonce.
         nonce: u64,
-        /// Its bytes.
+        /// Encoded transaction (EIP-2718).
         raw: Bytes,
-        /// The hashes of those of the same nonce and call that it has replaced, with higher fees. One of all
-        /// of them is mined.
+        /// Hashes of the transactions of the same nonce and call that it has replaced, with higher fees. Only
+        /// one of all of them is mined.
         #[serde(default)]
         replaced: Vec<B256>,
     },
 }
 
 impl Sent {
-    /// The gas of a relayed call.
+    /// Returns the gas of a relayed call.
     pub fn relayed_gas(&self) -> Option<u64> {
         match self {
             Self::Relay { body, .. } => body.pointer("/request/gas")?.as_str()?.parse().ok(),
@@ -89,8 +89,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens it, and waits while another command of the signer holds it. Errors: it cannot be opened, or is
-    /// held for too long.
+    /// Opens the journal, waiting while another command of the signer holds it. Errors: it cannot be opened,
+    /// or is held for too long.
     pub async fn open(directory: &Path, chain: u64, registry: Address, signer: Address) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Failure::try_again(format!("the state directory {}: {error}", directory.display()))
@@ -115,14 +115,14 @@ impl Journal {
         }
     }
 
-    /// The calls that have not been settled, or not been told. Errors: the file cannot be read. Nothing may
-    /// be sent then: it may name a call in flight.
+    /// Reads the calls that are not settled, or not printed. Errors: the file cannot be read. Nothing may be
+    /// sent then: it may name a call in flight.
     pub fn calls(&self) -> Result<Vec<Pending>> {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Kept {
             Calls(Vec<Pending>),
-            /// As an earlier version wrote it.
+            /// Form of an earlier version.
             Call(Pending),
         }
         let bytes = match fs::read(&self.file) {
@@ -137,8 +137,8 @@ impl Journal {
         })
     }
 
-    /// Writes what is about to be sent, to stay over a power cut. Errors: it cannot be written: nothing may
-    /// be sent.
+    /// Writes a call that is about to be sent, to survive a power cut. Errors: it cannot be written, and
+    /// nothing may be sent.
     pub fn keep(&self, pending: &Pending) -> Result<()> {
         let mut calls = self.calls()?;
         calls.retain(|kept| kept.call != pending.call);
@@ -146,14 +146,14 @@ impl Journal {
         self.write(calls)
     }
 
-    /// Notes that a call was carried out. Errors: the file cannot be written.
+    /// Marks a call as executed. Errors: the file cannot be written.
     pub fn executed(&self, call: &Bytes) -> Result<()> {
         let mut calls = self.calls()?;
         calls.iter_mut().filter(|kept| kept.call == *call).for_each(|kept| kept.is_executed = true);
         self.write(calls)
     }
 
-    /// Forgets calls that failed, or that were carried out and told. Errors: the file cannot be written.
+    /// Removes calls that failed, or that were executed and printed. Errors: the file cannot be written.
     pub fn forget(&self, calls: &[Bytes]) -> Result<()> {
         let mut kept = self.calls()?;
         kept.retain(|kept| !calls.contains(&kept.call));
@@ -219,7 +219,7 @@ mod tests {
         journal.keep(&second).unwrap();
         drop(journal);
         let journal = open().await.unwrap();
-        // What was carried out long ago is no longer told.
+        // Calls that were executed long ago are dropped.
         assert_eq!(
             journal.calls().unwrap(),
             [Pending { is_executed: true, ..first.clone() }, second.clone()]

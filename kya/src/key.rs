@@ -1,4 +1,4 @@
-//! `kya key`: makes a private key in a file, or tells the address of the one that is there.
+//! `kya key`: makes a private key in a file, or shows the address of an existing one.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,16 +18,16 @@ use serde_json::json;
 
 use crate::report::{Failure, Report, Result};
 
-/// Make a private key in a file of mode 600; of a file that is there, tell the address
+/// Make a private key in a file of mode 600, or show the address of an existing one
 #[derive(Clone, Debug, Args)]
 pub struct NewKey {
-    /// The file.
+    /// The key's file.
     file: PathBuf,
 }
 
 impl NewKey {
     /// Makes the key, unless there is one. A file is never overwritten. Errors: the file cannot be written,
-    /// or is another one.
+    /// or holds something else.
     pub fn run(&self) -> Result<Report> {
         let name = self.file.display();
         let failed = |error: io::Error| Failure::refused(format!("{name}: {error}"));
@@ -44,7 +44,7 @@ impl NewKey {
         };
         let (address, words) = match made {
             Ok(()) => {
-                // Where the file system keeps no modes, others can read it, and no command takes it.
+                // Where the file system keeps no modes, others can read it, and no command accepts it.
                 if let Err(error) = read_key(&self.file) {
                     let _ = fs::remove_file(&self.file);
                     return Err(Failure::refused(error.to_string()));
@@ -61,7 +61,7 @@ impl NewKey {
         Ok(Report::done(format!("{address}\n{name}: {words}."), json))
     }
 
-    /// Makes the file whole or not at all, to stay over a power cut. On a file system without hard links a
+    /// Creates the file whole or not at all, to survive a power cut. On a file system without hard links, a
     /// power cut meanwhile leaves a part of it.
     fn make(
         &self,
@@ -79,7 +79,7 @@ impl NewKey {
             })
         };
         write(&temporary)?;
-        // Unlike a renamed file, a link replaces none.
+        // Unlike a rename, a link never replaces a file.
         let linked = link(&temporary, &self.file);
         let _ = fs::remove_file(&temporary);
         match linked {

@@ -1,14 +1,14 @@
-//! What an agent and its liable person do with the registry, as one program: `kya register`, `attest`,
-//! `status`, `sign`, `accept`, `domain`, `verify`, `terminate`. docs/kya.md describes it.
+//! Commands of an agent and its liable person at the registry: `kya register`, `attest`, `status`, `sign`,
+//! `accept`, `domain`, `verify`, `terminate`. docs/kya.md describes them.
 //!
 //! | modules | what they are |
 //! |---|---|
-//! | [`report`] | what a command says, and the program's exit status |
-//! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; what is read of a chain; the relayer; what a service says of its registry |
-//! | [`journal`], [`submit`], `fees` | what was sent and not settled yet; a call of the registry, carried out once; what gas costs |
-//! | [`place`] | the registry and the way to it, by options and discovery |
+//! | [`report`] | the report of a command, and the program's exit status |
+//! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; JSON-RPC to a chain; relayer; discovery |
+//! | [`journal`], [`submit`], `fees` | unsettled calls; one execution of a call; gas fees |
+//! | [`place`] | the registry and its endpoints, from options and discovery |
 //! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | the agent's commands |
-//! | [`accept`], [`domain`], [`verify`] | the liable person's; what anyone verifies offline |
+//! | [`accept`], [`domain`], [`verify`] | the liable person's commands; offline verification |
 
 #![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`
 

@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
         Ok(Report { text, json: document, exit, told }) => {
             crash_point("before_print");
             match (print(&if json { document.to_string() } else { text }), told) {
-                // The journal keeps what was not told, for a repetition.
+                // The journal keeps what was not printed, for a repetition.
                 (false, Some(_)) => Exit::TryAgain,
                 (false, None) => Exit::Refused,
                 (true, told) => {
@@ -96,7 +96,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_empty_variables)
 }
 
-/// Prints a line; false where it could not. A reader that is gone changes nothing of what was done.
+/// Prints a line, and returns whether that succeeded. A closed pipe undoes nothing of what was done.
 fn print(line: &str) -> bool {
     let printed = host_kit::print(format_args!("{line}\n"));
     if let Err(error) = &printed {

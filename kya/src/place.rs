@@ -1,4 +1,4 @@
-//! The registry, and the way to it: by options, or by what a service says of itself.
+//! The registry and its endpoints, from options or a service's discovery document.
 
 use alloy::primitives::{Address, U256};
 use clap::Args;
@@ -27,7 +27,7 @@ use crate::{
     report::{Exit, Failure, Result},
 };
 
-/// Which registry, and where it is read.
+/// Options that name the registry and its endpoints.
 #[derive(Clone, Debug, Args)]
 pub struct PlaceOptions {
     /// A service for agents, or a read API: everything that is not given comes from its discovery document.
@@ -45,7 +45,7 @@ pub struct PlaceOptions {
     /// A read API, which is asked where there is no RPC endpoint.
     #[arg(long, value_name = "URL", value_parser = http_url)]
     pub api: Option<Url>,
-    /// The gasless relayer. It is shown the API key in `KYA_RELAYER_KEY`, which one that --at finds is not.
+    /// The gasless relayer. It gets the API key in `KYA_RELAYER_KEY`; a relayer that --at finds does not.
     #[arg(long, value_name = "URL", value_parser = http_url)]
     pub relayer: Option<Url>,
     /// Multicall3 of the chain.
@@ -53,8 +53,8 @@ pub struct PlaceOptions {
     pub multicall3: Address,
 }
 
-/// Reads an agent's id: decimal digits, or hexadecimal ones after `0x`. The parser of `U256` takes no digits
-/// for 0, and skips `_`.
+/// Parses an agent's id: decimal digits, or hexadecimal ones after `0x`. The parser of `U256` itself reads an
+/// empty text as 0, and skips `_`.
 pub(crate) fn agent_id(text: &str) -> Result<U256, &'static str> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -62,7 +62,7 @@ pub(crate) fn agent_id(text: &str) -> Result<U256, &'static str> {
     id.and_then(|id| id.ok()).ok_or("must be a number of decimal digits, or 0x and hexadecimal digits")
 }
 
-/// A registry and the way to it.
+/// A registry and its endpoints.
 #[derive(Debug)]
 pub struct Place {
     /// The chain's id.
@@ -71,24 +71,24 @@ pub struct Place {
     pub registry: Address,
     /// The relayer, where there is one.
     pub relayer: Option<Relayer>,
-    /// Where records are read.
+    /// Source of records.
     pub reader: Reader,
-    /// What the service said of itself, where it was asked.
+    /// Discovery document of the service, where it was asked.
     pub document: Option<WellKnown>,
 }
 
-/// Where records are read.
+/// Source of records.
 #[derive(Debug)]
 pub enum Reader {
-    /// The chain.
+    /// An RPC endpoint of the chain.
     Node(Node),
-    /// A read API, at this origin.
+    /// A read API, at this URL.
     Api(Url),
 }
 
 impl PlaceOptions {
-    /// Checks that the record of an agent that is signed for is not the word of the service at --at alone: it
-    /// could show another agent's. Errors: it is.
+    /// Checks that the record of an agent to sign for does not come from the service at --at alone, which
+    /// could show another agent's. Errors: it does.
     pub fn reads_where_the_user_says(&self) -> Result<()> {
         match self.at.is_none() || self.rpc.is_some() || self.api.is_some() {
             true => Ok(()),
@@ -98,15 +98,15 @@ impl PlaceOptions {
         }
     }
 
-    /// The place that the options name. Errors: something is missing, does not answer, or contradicts
-    /// something else.
+    /// Resolves the options to a registry and its endpoints. Errors: something is missing, does not answer,
+    /// or contradicts something else.
     pub async fn resolve(&self) -> Result<Place> {
         let document = match &self.at {
             Some(url) => Some(discovery::find(url).await?),
             None => None,
         };
         let said = document.as_ref();
-        // Another scheme would be none that is asked.
+        // URLs of other schemes are never asked.
         let first = |urls: &[String]| {
             urls.iter().filter(|url| well_known::is_public(url)).find_map(|url| url.parse().ok())
         };
@@ -131,7 +131,7 @@ impl PlaceOptions {
             terms.map(|terms| terms.registry),
         )?;
         if let Some(api) = &self.api {
-            // One that says nothing of its registry is taken at the user's word.
+            // An API without a discovery document is trusted, as the user has named it.
             match discovery::find(api).await {
                 Ok(of_api) => {
                     agreed("chain", Some(chain), Some(of_api.chain_id), None)?;
@@ -153,7 +153,7 @@ impl PlaceOptions {
     }
 }
 
-/// What the options say, which a service's document must not contradict.
+/// Returns the first value given. Errors: a service's document contradicts the options, or there is none.
 fn agreed<T: PartialEq + std::fmt::Display>(
     name: &str,
     given: Option<T>,
@@ -170,7 +170,7 @@ fn agreed<T: PartialEq + std::fmt::Display>(
 }
 
 impl Place {
-    /// The RPC endpoint, where there is one.
+    /// Returns the RPC endpoint, where there is one.
     pub const fn node(&self) -> Option<&Node> {
         match &self.reader {
             Reader::Node(node) => Some(node),
@@ -178,7 +178,7 @@ impl Place {
         }
     }
 
-    /// The record of a wallet's agent; `None` where none is registered. Errors: it cannot be read.
+    /// Reads the record of a wallet's agent; `None` where none is registered. Errors: it cannot be read.
     pub async fn record_of(&self, wallet: Address) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {
@@ -197,7 +197,7 @@ impl Place {
         }
     }
 
-    /// The record of an agent; `None` where there is no agent of this id. Errors: it cannot be read.
+    /// Reads the record of an agent; `None` where there is no agent of this id. Errors: it cannot be read.
     pub async fn record(&self, id: U256) -> Result<Option<AgentRecord>> {
         match &self.reader {
             Reader::Node(node) => {
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-/// A record; `None` where the registry says in these words that there is none.
+/// Returns the record; `None` where the registry reverts with this message.
 fn found(answer: Result<AgentRecord, Revert>, words: &str) -> Result<Option<AgentRecord>> {
     match answer {
         Ok(record) => Ok(Some(record)),
@@ -222,7 +222,7 @@ fn found(answer: Result<AgentRecord, Revert>, words: &str) -> Result<Option<Agen
     }
 }
 
-/// The id of the agent in a read API's verdict; `None` where the wallet has none.
+/// Returns the id of the agent in a read API's verdict; `None` where the wallet has none.
 pub(crate) fn registered_as(kya: &Value) -> Result<Option<U256>> {
     let (registered, id) = (kya.get("isRegistered"), kya.pointer("/agent/agentId"));
     match (registered, id.and_then(Value::as_u64)) {
@@ -232,7 +232,7 @@ pub(crate) fn registered_as(kya: &Value) -> Result<Option<U256>> {
     }
 }
 
-/// The record in the read API's answer about an agent.
+/// Parses the record in a read API's answer about an agent.
 pub(crate) fn from_api(answer: &Value) -> Result<AgentRecord> {
     let record = answer.get("agent").and_then(parse);
     record.ok_or_else(|| Failure::try_again("the read API's record cannot be read"))

@@ -33,8 +33,8 @@ pub struct Register {
     key: KeyOptions,
     #[command(flatten)]
     send: SendOptions,
-    /// The wallet of the person who is liable for the agent, whom this command does not ask: they attest
-    /// (`kya attest`) or accept (`kya accept`).
+    /// The wallet of the person who is liable for the agent. This command does not ask that person, who
+    /// attests (`kya attest`) or accepts (`kya accept`).
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     liable: Address,
     /// The agent's own wallet, where it is not the key's.
@@ -46,7 +46,7 @@ pub struct Register {
     /// The agent's constitution. The Keccak-256 of its bytes goes to the registry: keep the file.
     #[arg(long, value_name = "FILE")]
     constitution: PathBuf,
-    /// The agent's capability manifest; likewise.
+    /// The agent's capability manifest, hashed likewise.
     #[arg(long, value_name = "FILE")]
     capabilities: PathBuf,
     /// The agent that made this one.
@@ -77,7 +77,7 @@ impl Register {
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = Bytes::from(call.abi_encode());
         let (mut resumed, unsettled) = match caller.resume(&data).await {
-            // Its relayer does not say that it was carried out, and the record may.
+            // Its relayer may not show the execution, while the record does.
             Err(failure) if failure.exit == Exit::Pending && caller.is_in_flight(&data)? => {
                 (None, Some(failure))
             }
@@ -91,7 +91,7 @@ impl Register {
         }
         let executed = match resumed {
             Some(executed) => Some(executed),
-            // What is registered decides.
+            // The registry's record decides.
             None => match (place.record_of(call.agentWallet).await?, unsettled) {
                 (Some(record), _) => {
                     agreed(&record, &call, signer.address())?;
@@ -107,7 +107,7 @@ impl Register {
                 (None, None) => {
                     let gas = 700_000 + 1_500 * call.operationalScope.len() as u64;
                     let executed = caller.execute(&data, gas).await.map_err(|failure| match place.node() {
-                        // A read API may hold its answer from before for a minute.
+                        // A read API may serve a cached answer for a minute.
                         None if failure.text.contains("Wallet already registered") => Failure::try_again(
                             "the wallet is registered already, which the read API does not show yet: repeat this in a minute",
                         ),
@@ -126,7 +126,7 @@ impl Register {
         Ok(report.telling_of(vec![data], caller.journal))
     }
 
-    /// The call, without the agent's wallet.
+    /// Builds the call, without the agent's wallet.
     fn call(&self) -> Result<registerAgentCall> {
         let hash = |file: &PathBuf| -> Result<B256> {
             let bytes = fs::read(file);
@@ -187,15 +187,15 @@ impl Register {
     }
 }
 
-/// Whether the agent that an earlier run has registered has ended since: its wallet is free again.
+/// Returns whether the agent that an earlier run has registered has ended since: its wallet is free again.
 async fn has_ended(place: &Place, call: &registerAgentCall, executed: &Executed) -> Result<bool> {
     let Some(id) = executed.agent else { return Ok(false) };
     let record = place.record(U256::from(id)).await?.filter(|record| record.agentWallet == call.agentWallet);
     Ok(record.and_then(|record| Status::from_number(record.status)).is_some_and(Status::has_ended))
 }
 
-/// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record
-/// decides.
+/// Returns the id of the registered agent. The relayer's word, `told`, is checked against the record where
+/// one is shown; without it the wallet's record has the id.
 async fn registered_as(
     place: &Place,
     call: &registerAgentCall,
@@ -218,7 +218,7 @@ async fn registered_as(
     }
 }
 
-/// Checks that a record has the values of a call and this creator, who may end the agent: it has no setters.
+/// Checks that a record, which has no setters, has a call's values and this creator, who may end the agent.
 fn agreed(record: &AgentRecord, call: &registerAgentCall, creator: Address) -> Result<()> {
     let differs = [
         ("the creator", record.creator == creator),

@@ -20,10 +20,10 @@ use crate::{
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// The environment variable with the key that a relayer has given: it does not belong on a command line.
+/// Environment variable with the relayer's API key, which does not belong on a command line.
 pub const KEY_VARIABLE: &str = "KYA_RELAYER_KEY";
 
-/// A relayer.
+/// Client of a relayer.
 #[derive(Clone)]
 pub struct Relayer {
     client: Client,
@@ -37,7 +37,7 @@ impl fmt::Debug for Relayer {
     }
 }
 
-/// What a relayer works for.
+/// Chain, contracts and gas limit that a relayer serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The chain's id.
@@ -46,48 +46,48 @@ pub struct Terms {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// The most gas of an inner call.
+    /// Gas limit of an inner call.
     pub max_gas: u64,
 }
 
-/// What became of a relay.
+/// State of a relay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Relay {
     /// `pending`, `executed`, `reverted` or `dropped`.
     pub state: String,
-    /// The transaction.
+    /// Transaction hash.
     pub tx_hash: Option<B256>,
-    /// Its block.
+    /// Number of the transaction's block.
     pub block_number: Option<u64>,
     /// `latest`, `safe` or `finalized`.
     pub finality: Option<String>,
-    /// Blocks from its own to the newest.
+    /// Blocks from the transaction's own to the newest.
     #[serde(default)]
     pub confirmations: u64,
     /// The agent that was registered.
     pub agent_id: Option<u64>,
-    /// Why it was not executed.
+    /// Reason why it was not executed.
     pub error: Option<String>,
-    /// The stable name of that.
+    /// Stable name of the reason.
     pub code: Option<String>,
 }
 
-/// An answer that is no success.
+/// Error answer of a relayer.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
-    /// The stable name.
+    /// Stable name of the error.
     pub code: String,
-    /// In words for people.
+    /// Error text for people.
     pub error: String,
-    /// `Retry-After`.
+    /// Time of the `Retry-After` header.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    /// As a failure: one that a later request may not meet is to be tried again.
+    /// Converts it to a failure, to be tried again where its status may pass.
     pub fn failure(&self) -> Failure {
         let Self { status, code, error, retry_after } = self;
         let text = format!("the relayer refused: {error} ({code}, HTTP {status})");
@@ -99,8 +99,8 @@ impl Refusal {
 }
 
 impl Relayer {
-    /// The relayer at this URL, which is shown this API key, without the white space around it. Errors: no
-    /// client can be built, or the key cannot be sent.
+    /// Creates the client of the relayer at this URL, with this API key, trimmed. Errors: no HTTP client can
+    /// be built, or the key cannot be sent.
     pub fn new(url: &Url, key: Option<String>) -> Result<Self> {
         let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
         if key.as_ref().is_some_and(|key| HeaderValue::from_str(key).is_err()) {
@@ -109,12 +109,12 @@ impl Relayer {
         Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned(), key })
     }
 
-    /// Its URL, without a slash at the end.
+    /// Returns the relayer's URL, without a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What it works for. Errors: it does not say.
+    /// Reads the relayer's terms. Errors: it does not tell them.
     pub async fn terms(&self) -> Result<Terms> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -133,7 +133,7 @@ impl Relayer {
         Ok(Terms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
     }
 
-    /// The nonce to sign the next request with: relays in flight are counted. Errors: it does not say.
+    /// Reads the nonce of the signer's next request, counting relays in flight. Errors: there is no answer.
     pub async fn next_nonce(&self, signer: Address) -> Result<u64> {
         #[derive(Deserialize)]
         struct Nonce {
@@ -143,8 +143,8 @@ impl Relayer {
         Ok(next)
     }
 
-    /// What became of a relay, once it is this final or the relayer has waited as long as it does; `None`
-    /// where it knows of none. Errors: it does not say.
+    /// Reads the state of a relay, once it is this final or the relayer's longest wait is over; `None` where
+    /// the relayer does not know it. Errors: the relayer does not say.
     pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<Relay>> {
         let path = format!("/relay/{id}?wait={finality}");
         match self.answer(self.request(Method::GET, &path)).await? {
@@ -154,7 +154,7 @@ impl Relayer {
         }
     }
 
-    /// Sends a signed request. Errors: there is no answer: the relayer may have taken it.
+    /// Sends a signed request. Errors: there is no answer, and the relayer may have taken it.
     pub async fn send(&self, body: &Value) -> Result<Result<Value, Refusal>> {
         let request = self.request(Method::POST, "/relay").header("content-type", "application/json");
         self.answer(request.body(body.to_string())).await
@@ -182,7 +182,7 @@ impl Relayer {
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
         if status.as_u16() < 400 {
-            // What cannot be read may be the answer to what was done.
+            // The request may have been carried out: an unreadable success is no refusal.
             let lost = |_| Failure::try_again(format!("the relayer's answer, HTTP {status}, cannot be read"));
             return serde_json::from_slice(&body).map(Ok).map_err(lost);
         }

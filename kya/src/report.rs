@@ -1,4 +1,4 @@
-//! What a command says: lines for people, one JSON document for programs, and an exit status.
+//! Report of a command: lines for people, one JSON document for programs, and an exit status.
 
 use std::{fmt, time::Duration};
 
@@ -19,26 +19,26 @@ pub enum Exit {
     Usage = 2,
     /// Nothing was done, or what was begun is kept: repeat the command later.
     TryAgain = 3,
-    /// Sent, and its end is not known yet: repeat the command, which sends nothing twice.
+    /// Sent, and not settled yet: repeat the command, which sends nothing twice.
     Pending = 4,
     /// It was not confirmed.
     NotConfirmed = 5,
 }
 
-/// What a command says.
+/// Report of a command.
 #[derive(Debug)]
 pub struct Report {
     /// Lines for people; or the one document that was asked for.
     pub text: String,
-    /// The same for programs.
+    /// JSON document for programs.
     pub json: Value,
     /// The exit status.
     pub exit: Exit,
-    /// Where the calls that it tells of are kept, until it was printed.
+    /// Calls that the report is about, to be forgotten once it is printed.
     pub told: Option<Told>,
 }
 
-/// Calls that were carried out, and the journal that has them, locked.
+/// Executed calls, and the locked journal that has them.
 #[derive(Debug)]
 pub struct Told {
     journal: Journal,
@@ -53,64 +53,64 @@ impl Told {
 }
 
 impl Report {
-    /// Done, in these lines, none of which steers a terminal. Others' words that may have a line feed go
-    /// through `plain` before.
+    /// Creates a successful report. Control characters within its lines are replaced; texts of others that
+    /// may have a line feed go through `plain` before.
     pub fn done(text: impl Into<String>, json: Value) -> Self {
         let text: String = text.into();
         let lines: Vec<String> = text.split('\n').map(plain).collect();
         Self { text: lines.join("\n"), json, exit: Exit::Done, told: None }
     }
 
-    /// The same report, which tells of these calls.
+    /// Attaches the calls that the report is about.
     pub(crate) fn telling_of(self, calls: Vec<Bytes>, journal: Journal) -> Self {
         Self { told: Some(Told { journal, calls }), ..self }
     }
 
-    /// A document that is the same for people and programs, as it is: each byte may be signed.
+    /// Creates a report of one document for people and programs, unchanged: each byte may be signed.
     pub fn document(text: String) -> Self {
         let json = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
         Self { text, json, exit: Exit::Done, told: None }
     }
 }
 
-/// Why a command did not do what was asked.
+/// Failure of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit status.
     pub exit: Exit,
-    /// In words for people.
+    /// Text for people.
     pub text: String,
-    /// For how long a repetition would be refused, where that is known.
+    /// Time for which a repetition would be refused, where that is known.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// One that ends with this exit status.
+    /// Creates a failure with this exit status.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into(), retry_after: None }
     }
 
-    /// A repetition would not change it.
+    /// Creates a failure that a repetition would not change.
     pub fn refused(text: impl Into<String>) -> Self {
         Self::new(Exit::Refused, text)
     }
 
-    /// An argument is missing.
+    /// Creates a failure for a missing or wrong argument.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(Exit::Usage, text)
     }
 
-    /// It may go better later.
+    /// Creates a failure that may pass later.
     pub fn try_again(text: impl Into<String>) -> Self {
         Self::new(Exit::TryAgain, text)
     }
 
-    /// It was sent.
+    /// Creates a failure of a call that was sent and is not settled yet.
     pub fn pending(text: impl Into<String>) -> Self {
         Self::new(Exit::Pending, text)
     }
 
-    /// The document for programs.
+    /// Returns the document for programs.
     pub fn json(&self) -> Value {
         json!({ "error": self.text, "exit": self.exit as u8 })
     }
@@ -122,7 +122,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Others' words within a line: they write nothing on a terminal but themselves, and begin no line.
+/// Replaces control and direction characters, so that others' text steers no terminal and begins no line.
 pub(crate) fn plain(words: &str) -> String {
     let steers = |letter: char| {
         matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -131,7 +131,7 @@ pub(crate) fn plain(words: &str) -> String {
     words.chars().map(|letter| if steers(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
-/// Whether a request that is answered with this HTTP status may be answered otherwise later.
+/// Returns whether a request that is answered with this HTTP status may be answered otherwise later.
 pub(crate) const fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..)
 }

@@ -1,4 +1,4 @@
-//! What became of a call that was sent: it is asked for, sent again where it is not known, and compared with
+//! Settlement of a sent call: asks for its outcome, sends it again where it is unknown, and compares it with
 //! the chain where there is an RPC endpoint.
 
 use std::time::Duration;
@@ -26,47 +26,47 @@ use crate::{
     submit::{Caller, Executed, Finality, crash_point},
 };
 
-/// How much longer than `--timeout` an answer is waited for.
+/// Extra wait for an answer beyond `--timeout`.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 
-/// How often the fees of a transaction that is not mined are compared with the chain's.
+/// Interval at which the fees of an unmined transaction are compared with the chain's.
 const FEES_EVERY: Duration = Duration::from_secs(20);
 
-/// By how much the clock of a chain that is not asked may be behind.
+/// Seconds by which the clock of a chain that is not asked may be behind.
 const CHAIN_LATE: u64 = 600;
 
-/// How long a receipt may come after the account's new count.
+/// Longest delay of a receipt after the account's new transaction count.
 const RECEIPT_LATE: Duration = Duration::from_secs(60);
-/// What nodes say, in lower case, of a transaction that they will not take later either.
+/// Parts of nodes' errors, in lower case, about transactions that they will never accept.
 const REFUSED_FOR_GOOD: [&str; 3] = ["intrinsic gas", "exceeds block gas limit", "invalid sender"];
 
-/// The result of a step, which is given up [`LAST_ANSWER`] after `until`.
+/// Runs a step, which is given up [`LAST_ANSWER`] after `until`.
 pub(crate) async fn in_time<T>(until: Instant, step: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_: Elapsed| Failure::try_again("no answer came in time");
     timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
 }
 
-/// What became of a call that was sent.
+/// Outcome of a call that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// It was carried out.
+    /// It was executed.
     Executed(Executed),
-    /// It was not, and will not be.
+    /// It was not executed, and will not be.
     Failed(Failure),
-    /// Its nonce was used by something else, or its time is over: what the chain says decides.
+    /// Its nonce was used by another call, or its time is over: the chain's state decides.
     Lost,
 }
 
-/// How far a relay is.
+/// Progress of a relay.
 enum Progress {
     Settled(Settled),
-    /// Carried out, and not as final yet as asked.
+    /// Executed, and not as final yet as asked.
     Executed,
     Open,
 }
 
 impl Caller<'_> {
-    /// Waits until a call is settled, and sends it where it is not known: with `is_new` at once.
+    /// Waits until a call is settled. Sends it at once with `is_new`, and again where it is not known.
     pub(crate) async fn settle(&self, mut pending: Pending, is_new: bool) -> Result<Settled> {
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
         let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
@@ -79,7 +79,7 @@ impl Caller<'_> {
                     let step = self.settle_relay(&relayer, *id, body, &pending.call, &mut sends);
                     match in_time(until, step).await {
                         Ok(Progress::Settled(settled)) => Ok(Some(settled)),
-                        // The forwarder takes it no longer, whatever its relayer says or does not say.
+                        // The forwarder no longer accepts it, whatever the relayer says.
                         Ok(Progress::Open) | Err(_) if self.has_expired(body).await => {
                             Ok(Some(Settled::Lost))
                         }
@@ -129,7 +129,7 @@ impl Caller<'_> {
         }
     }
 
-    /// The same transaction with higher fees, where the present base fee keeps it from being mined.
+    /// Signs the same transaction with higher fees, where the present base fee keeps it from being mined.
     async fn raised(&self, sent: &Sent) -> Result<Option<Sent>> {
         let Sent::Transaction { hash, raw, replaced, .. } = sent else { return Ok(None) };
         let Ok(TxEnvelope::Eip1559(signed)) = TxEnvelope::decode_2718_exact(raw) else { return Ok(None) };
@@ -149,7 +149,7 @@ impl Caller<'_> {
         Relayer::new(&url, None)
     }
 
-    /// Whether the chain's time is past a request's deadline.
+    /// Returns whether the chain's time is past a request's deadline.
     async fn has_expired(&self, body: &Value) -> bool {
         let deadline = body.pointer("/request/deadline").and_then(Value::as_str);
         let Some(deadline) = deadline.and_then(|deadline| deadline.parse::<u64>().ok()) else { return false };
@@ -187,7 +187,7 @@ impl Caller<'_> {
                 }
                 Err(refusal) => {
                     let failure = refusal.failure();
-                    // The relayer has said that it did not take the request; one that reverts does so again.
+                    // The relayer did not take the request; a call that reverts now reverts again.
                     let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
                     return match is_final {
                         true => Ok(Progress::Settled(Settled::Failed(Failure::refused(failure.text)))),
@@ -207,7 +207,7 @@ impl Caller<'_> {
         }
     }
 
-    /// What a relayer says of a relay; of one that was carried out the RPC endpoint, where there is one.
+    /// Judges a relayer's word on a relay. An execution is checked at the RPC endpoint, where there is one.
     async fn ended(&self, relay: &Relay, call: &[u8]) -> Result<Progress> {
         let settled = match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
             ("executed", Some(transaction), Some(block)) => {
@@ -255,7 +255,7 @@ impl Caller<'_> {
         Ok(Progress::Settled(settled))
     }
 
-    /// A call that was mined, once it is as final as asked.
+    /// Returns a call that was mined, once it is as final as asked.
     async fn mined(
         &self,
         node: &Node,
@@ -273,7 +273,7 @@ impl Caller<'_> {
         Ok((is_final && confirmations >= self.options.confirmations).then_some(executed))
     }
 
-    /// The agent of the event by which the registry tells that this call of the signer was carried out.
+    /// Returns the agent of the registry's event that shows the execution of this call of the signer.
     fn event(&self, receipt: &Receipt, call: &[u8]) -> Option<u64> {
         receipt.logs.iter().find_map(|log| told_by(log, self.place.registry, self.signer.address(), call))
     }
@@ -304,7 +304,7 @@ impl Caller<'_> {
         }
         let waits =
             (next < nonce).then(|| format!("it has nonce {nonce}, and the account is at nonce {next}"));
-        // Again and again: nodes forget.
+        // Sent in every round: nodes drop transactions.
         if let Err(error) = node.request("eth_sendRawTransaction", json!([raw])).await? {
             let text = error.message.to_ascii_lowercase();
             let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -327,9 +327,9 @@ impl Caller<'_> {
         }
     }
 
-    /// A transaction that is not mined, for this reason. It is lost once the time of a repetition is over and
-    /// the node's pool does not have it in the order of nonces: otherwise it would hold the key for good. Each
-    /// call of the registry may be made again.
+    /// Judges a transaction that is not mined, for the reason `why`. It is lost once the time of a repetition
+    /// is over and the node's pool does not have it in the order of nonces: otherwise it would block the key
+    /// for good. Each call of the registry may be made again.
     async fn unmined(&self, pending: &Pending, nonce: u64, why: String) -> Result<Option<Settled>> {
         let (node, is_old) = (self.node()?, !pending.is_recent_at(self.time().await?));
         let is_left = is_old && node.transaction_count(self.signer.address(), "pending").await? <= nonce;
@@ -337,8 +337,8 @@ impl Caller<'_> {
     }
 }
 
-/// The agent of an event, if it is the one of this call by this signer. The last indexed member of each is
-/// who acted.
+/// Returns the agent of an event, if it is the one of this call by this signer. The last indexed member of
+/// each event is the acting account.
 fn told_by(log: &Log, registry: Address, signer: Address, call: &[u8]) -> Option<u64> {
     let (kind, arguments) = call.split_at_checked(4)?;
     let &[event, id, .., by] = log.topics.as_slice() else { return None };

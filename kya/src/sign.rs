@@ -56,7 +56,7 @@ pub struct Sign {
 }
 
 impl Sign {
-    /// A GET without anything else.
+    /// Creates a GET request without headers or content.
     pub(crate) fn get(url: Url) -> Self {
         Self {
             method: Method::GET,
@@ -97,7 +97,7 @@ impl Sign {
         Ok(content)
     }
 
-    /// All headers of the signed request, with names in lower case.
+    /// Returns all headers of the signed request, with names in lower case.
     async fn signed(&self, signer: &Signer, chain: u64, content: &[u8]) -> Result<Vec<(String, String)>> {
         let mut headers = self.headers.clone();
         if let Some(file) = &self.acceptance {
@@ -134,7 +134,7 @@ impl Sign {
     }
 }
 
-/// A header of an argument, the name in lower case.
+/// Parses a header argument, with the name in lower case.
 fn header(text: &str) -> Result<(String, String), &'static str> {
     let parsed = text.split_once(':').and_then(|(name, value)| {
         let (name, value) = (name.trim().parse::<HeaderName>().ok()?, value.trim());

@@ -25,10 +25,10 @@ use crate::{
 
 /// The largest answer of a remote signer, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
-/// How long a remote signer may take: people may have to confirm.
+/// Timeout of a remote signer: people may have to confirm.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the key is.
+/// Source of the key.
 #[derive(Clone, Debug, Default, Args)]
 #[group(id = "key source", multiple = false)]
 pub struct KeyArguments {
@@ -43,7 +43,7 @@ pub struct KeyArguments {
     pub remote_signer: Option<Url>,
 }
 
-/// What goes with a key's source.
+/// Details of the key's source.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyDetails {
     /// The file with the keystore's password, of mode 600.
@@ -54,7 +54,7 @@ pub struct KeyDetails {
     pub signer_address: Option<Address>,
 }
 
-/// All about a key.
+/// Options of the key.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyOptions {
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// The signer that the options name. Errors: what is wrong with them, free of secrets.
+    /// Opens the signer that the options name. Errors: an option is missing or wrong, told without secrets.
     pub fn signer(&self) -> Result<Signer> {
         let failed = |error: host_kit::keys::KeyFileError| Failure::refused(error.to_string());
         if let Some(file) = &self.source.key {
@@ -97,12 +97,12 @@ impl KeyOptions {
     }
 }
 
-/// Signs for one account.
+/// Signer of one account.
 #[derive(Clone, Debug)]
 pub enum Signer {
-    /// A key in this process.
+    /// Key in this process.
     Local(PrivateKeySigner),
-    /// A signer outside it.
+    /// Signer outside this process.
     Remote(RemoteSigner),
 }
 
@@ -122,7 +122,7 @@ impl std::fmt::Debug for RemoteSigner {
 }
 
 impl Signer {
-    /// The account.
+    /// Returns the account's address.
     pub const fn address(&self) -> Address {
         match self {
             Self::Local(key) => key.address(),
@@ -181,7 +181,7 @@ fn unsigned(error: alloy::signers::Error) -> Failure {
 }
 
 impl RemoteSigner {
-    /// With its checksum, which some signers insist on.
+    /// Returns the address with its checksum, which some signers insist on.
     fn name(&self) -> String {
         self.address.to_string()
     }
@@ -191,7 +191,7 @@ impl RemoteSigner {
         self.verified(Signature::from_raw(&raw).ok(), digest).map(|signature| signature.as_bytes().into())
     }
 
-    /// The account's own signature of the digest, with a low `s`.
+    /// Returns the account's own signature of the digest, with a low `s`. Errors: it is another account's.
     fn verified(&self, signature: Option<Signature>, digest: B256) -> Result<Signature> {
         let signature = signature.map(|signature| signature.normalized_s());
         signature

@@ -1,4 +1,4 @@
-//! `kya status`: what the registry says of a wallet or an agent.
+//! `kya status`: shows the registry's record of a wallet or an agent, and whether it is compliant.
 
 use std::{fmt, str::FromStr};
 
@@ -25,7 +25,7 @@ use crate::{
     report::{Exit, Failure, Report, Result},
 };
 
-/// Say what the registry says of a wallet or an agent: exit status 0 where it is compliant, 1 where it is not
+/// Show the registry's word on a wallet or an agent: exit status 0 where it is compliant, 1 where it is not
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     /// A wallet, or an agent's id.
@@ -35,7 +35,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Reads and shows it. Errors: it cannot be read.
+    /// Reads and shows the status. Errors: it cannot be read.
     pub async fn run(&self) -> Result<Report> {
         let place = self.place.resolve().await?;
         let found = match &place.reader {
@@ -80,7 +80,7 @@ impl Status {
     }
 }
 
-/// What the standing is asked of.
+/// Wallet or agent that the command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Wallet(Address),
@@ -116,18 +116,18 @@ impl Subject {
     }
 }
 
-/// What holds of an agent beside its record.
+/// Facts about an agent beyond its record.
 #[derive(Debug, PartialEq, Eq)]
 struct Standing {
-    /// What ties the liable wallet to the agent; unknown where that cannot be read.
+    /// Tie between the liable wallet and the agent; unknown where it cannot be read.
     basis: Basis,
     is_compliant: bool,
-    /// The last second at which it is compliant; `None` where it is not, or where that is not told.
+    /// Last second of compliance; `None` where the agent is not compliant, or the read API does not say.
     until: Option<Timestamp>,
 }
 
 impl Standing {
-    /// What a read API says of an agent and its wallet, at the block of its verdict on the wallet.
+    /// Reads the standing and the record from a read API, at the block of its verdict on the wallet.
     async fn ask(place: &Place, api: &Url, subject: Subject) -> Result<Option<(Self, AgentRecord)>> {
         let no_verdict = || Failure::try_again("the read API gives no verdict");
         let wallet = match subject {
@@ -175,7 +175,7 @@ impl Standing {
         Ok(Self { basis, is_compliant, until })
     }
 
-    /// What a read API says of the wallet, which another agent may have by now, and of the agent.
+    /// Combines a read API's answers on the wallet, which another agent may have by now, and on the agent.
     fn of(record: &AgentRecord, kya: &Value, agent: &Value) -> Self {
         let is_present =
             kya.pointer("/agent/agentId").and_then(Value::as_u64).map(U256::from) == Some(record.agentId);

@@ -31,10 +31,10 @@ use crate::{
     signer::Signer,
 };
 
-/// How long a signed request is valid: a relayer cannot keep it for later.
+/// Seconds for which a signed request is valid, so that a relayer cannot keep it for later.
 const REQUEST_VALID: u64 = 3_600;
 
-/// How far a result has to be from being undone.
+/// Finality that a result has to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Finality {
     /// Mined.
@@ -56,7 +56,7 @@ impl Finality {
     }
 }
 
-/// How a call is sent, and for what is waited.
+/// Options of sending a call, and of waiting for its result.
 #[derive(Clone, Debug, Args)]
 pub struct SendOptions {
     /// Send a transaction of the key's own, which pays its gas, in place of a relayer's.
@@ -76,7 +76,7 @@ pub struct SendOptions {
     pub state: Option<PathBuf>,
 }
 
-/// A relative one would be another for each working directory.
+/// Returns the default directory. A relative path would be another for each working directory.
 fn state_directory() -> Option<PathBuf> {
     let var = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // systemd's own, the user's own, or beside the user's files.
@@ -85,30 +85,30 @@ fn state_directory() -> Option<PathBuf> {
         .or_else(|| Some(var("HOME")?.join(".local/state/kya")))
 }
 
-/// A call that was carried out.
+/// A call that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// The transaction.
+    /// Transaction hash.
     pub transaction: B256,
-    /// Its block.
+    /// Number of the transaction's block.
     pub block: u64,
-    /// Blocks from its own to the newest.
+    /// Blocks from the transaction's own to the newest.
     pub confirmations: u64,
-    /// The agent that it registered.
+    /// Agent that the registry's event or the relayer names.
     pub agent: Option<u64>,
     /// Whether an earlier run of the command had sent it.
     pub is_repeated: bool,
 }
 
 impl Executed {
-    /// In words.
+    /// Describes it for people.
     pub fn text(&self) -> String {
         let Self { transaction, block, confirmations, is_repeated, .. } = self;
         let earlier = if *is_repeated { ", sent by an earlier run of this command" } else { "" };
         format!("transaction {transaction} in block {block}, {confirmations} confirmations{earlier}")
     }
 
-    /// For programs.
+    /// Returns it as JSON for programs.
     pub fn json(&self) -> Value {
         json!({
             "txHash": self.transaction, "blockNumber": self.block, "confirmations": self.confirmations,
@@ -127,8 +127,8 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Waits until no other command of this signer is at work. Errors: there is no directory for the journal,
-    /// or it cannot be opened.
+    /// Opens the journal once no other command of this signer is running. Errors: there is no directory for
+    /// the journal, or it cannot be opened.
     pub async fn new(place: &'a Place, signer: &'a Signer, options: &'a SendOptions) -> Result<Self> {
         let missing = "no directory for what is in flight: give --state, as HOME is no absolute path";
         let state = options.state.clone().or_else(state_directory).ok_or_else(|| Failure::usage(missing))?;
@@ -136,9 +136,8 @@ impl<'a> Caller<'a> {
         Ok(Self { place, signer, options, journal })
     }
 
-    /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long
-    /// ago. Another call that was carried out is kept for its own command's repetition. Errors: it is not
-    /// settled yet.
+    /// Settles the calls of earlier runs, and returns the execution of this very call if it was not long ago.
+    /// Another executed call is kept for its own command's repetition. Errors: a call is not settled yet.
     pub async fn resume(&self, call: &Bytes) -> Result<Option<Executed>> {
         for kept in self.journal.calls()? {
             let is_this = kept.call == *call;
@@ -160,13 +159,13 @@ impl<'a> Caller<'a> {
         Ok(None)
     }
 
-    /// Whether this call was sent, and is not told. Errors: the journal cannot be read.
+    /// Returns whether the journal has this call: sent, and not printed. Errors: the journal cannot be read.
     pub fn is_in_flight(&self, call: &Bytes) -> Result<bool> {
         Ok(self.journal.calls()?.iter().any(|kept| kept.call == *call))
     }
 
-    /// Carries out a call, of which nothing is in flight. Errors: it is refused, fails, or is not settled
-    /// yet: then the journal has it.
+    /// Executes a call, of which nothing is in flight. Errors: it is refused, fails, or is not settled yet:
+    /// then the journal has it.
     pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<Executed> {
         for _ in 0..2 {
             let until = Instant::now() + Duration::from_secs(self.options.timeout);
@@ -201,14 +200,14 @@ impl<'a> Caller<'a> {
         ))
     }
 
-    /// Waits until what an RPC endpoint shows of an agent now is as final as asked. Errors: it takes too
-    /// long.
+    /// Waits until an agent's record fulfils `holds` at the finality asked for; not at all without an RPC
+    /// endpoint. Errors: it takes too long.
     pub async fn wait_until_final(&self, agent: U256, holds: impl Fn(&AgentRecord) -> bool) -> Result<()> {
         let (Some(node), tag) = (self.place.node(), self.options.finality.tag()) else { return Ok(()) };
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
         loop {
             let found = node.call_at(self.place.registry, &getAgentCall { agentId: agent }, tag).await;
-            // A block before the registry has no such contract.
+            // Before the registry's first block there is no such contract.
             if found.is_ok_and(|found| found.is_ok_and(|record| holds(&record))) {
                 return Ok(());
             }
@@ -219,7 +218,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Forgets what was carried out, once that was told. Errors: the journal cannot be written.
+    /// Forgets executed calls, once they are printed. Errors: the journal cannot be written.
     pub fn told(&self, calls: &[Bytes]) -> Result<()> {
         self.journal.forget(calls)
     }
@@ -308,8 +307,8 @@ impl<'a> Caller<'a> {
         Ok(Sent::Transaction { hash, nonce, raw, replaced })
     }
 
-    /// The machine's time or the newest block's, whichever is later, unix seconds: the clock by which calls
-    /// are signed and get old.
+    /// Returns the later of the machine's time and the newest block's, in unix seconds: the clock by which
+    /// calls are signed and age.
     pub(crate) async fn time(&self) -> Result<u64> {
         let now = crate::now().seconds();
         match self.place.node() {
@@ -323,8 +322,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// A point at which a build with debug assertions dies where `KYA_CRASH_AT` names it. A release reads
-/// nothing.
+/// Aborts a build with debug assertions where `KYA_CRASH_AT` names this point. A release reads nothing.
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
         std::process::abort();

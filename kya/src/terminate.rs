@@ -19,7 +19,7 @@ use crate::{
     submit::{Caller, Executed, SendOptions},
 };
 
-/// The gas of the call.
+/// Gas of the relayed call.
 const GAS: u64 = 200_000;
 
 /// End an agent for good: its wallet is free again

@@ -1,4 +1,4 @@
-//! What a liable person signs as typed data (EIP-712): by a key, or in two steps with any wallet.
+//! Typed data (EIP-712) that a liable person signs: by a key, or in two steps with any wallet.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     signer::{KeyOptions, Signer},
 };
 
-/// The registry, and how the liable wallet signs: by a key, or in two steps with any wallet.
+/// Options of the registry and of the liable wallet's signature: by a key, or in two steps with any wallet.
 #[derive(Debug, Args)]
 pub(crate) struct SignerArguments {
     /// The chain's id.
@@ -26,7 +26,7 @@ pub(crate) struct SignerArguments {
     key: KeyOptions,
     #[command(flatten)]
     means: Means,
-    /// The wallet's signature of what --signed names.
+    /// The wallet's signature of the file that --signed names.
     #[arg(long, value_name = "0x...", requires = "signed")]
     signature: Option<Bytes>,
 }
@@ -48,7 +48,7 @@ impl SignerArguments {
         is_given.then(|| self.key.signer()).transpose()
     }
 
-    /// What was signed elsewhere.
+    /// Reads the typed data that was signed elsewhere.
     pub(crate) fn signed(&self) -> Result<Option<Signed>> {
         let Some(file) = &self.means.signed else { return Ok(None) };
         let name = file.display();
@@ -57,7 +57,7 @@ impl SignerArguments {
         Ok(Some(Signed { typed, signature: self.signature.clone().unwrap_or_default() }))
     }
 
-    /// What is signed is `typed`, and its digest: the signature, or `None` where it is only printed.
+    /// Signs `typed`, or takes the signature made elsewhere; `None` where `typed` is only printed.
     pub(crate) async fn sign(&self, typed: &str, digest: B256) -> Result<Option<Bytes>> {
         if let Some(key) = self.key()? {
             return key.typed_data(typed, digest).await.map(Some);
@@ -81,7 +81,7 @@ pub(crate) struct Signed {
 }
 
 impl Signed {
-    /// A member of the message that is a number.
+    /// Returns a member of the message that is a number. Errors: it is none.
     pub(crate) fn number(&self, name: &str) -> Result<u64> {
         let number = self.member(name).and_then(Value::as_u64);
         Ok(number.with_context(|| format!("message.{name} of what was signed is no number"))?)
@@ -92,7 +92,7 @@ impl Signed {
     }
 }
 
-/// The signature of a wallet without code, of which some number the two keys from 0, as verifiers take it.
+/// Converts a key's signature with `v` 0 or 1, as some wallets write it, to 27 or 28, as verifiers require.
 pub(crate) fn of_key(signature: &Bytes) -> Bytes {
     match signature.split_last() {
         Some((last @ (0 | 1), rest)) if rest.len() == 64 => [rest, &[27 + last]].concat().into(),
@@ -100,7 +100,7 @@ pub(crate) fn of_key(signature: &Bytes) -> Bytes {
     }
 }
 
-/// The path of a member that two values differ in.
+/// Returns the path of a member in which two values differ; empty where they themselves do.
 fn difference(one: &Value, other: &Value) -> Option<String> {
     if let (Value::Object(one), Value::Object(other)) = (one, other) {
         let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();

@@ -1,4 +1,4 @@
-//! `kya verify`: what services, gates and liable persons have said, verified without a network.
+//! `kya verify`: verifies documents of services, gates and liable persons without a network.
 
 use std::{
     fs::File,
@@ -22,7 +22,7 @@ use crate::{
     verify_record::{self, VerifyRecord, is_signed},
 };
 
-/// The largest document read, in bytes: several times what the largest evidence is.
+/// Limit on a document's size in bytes, several times that of the largest evidence.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Verify without a network: exit status 0 where all is right, 1 where it is not, 2 where a file cannot be
@@ -39,7 +39,7 @@ pub enum Verify {
     Acceptance(VerifyAcceptance),
 }
 
-/// Which token, by which keys.
+/// Options of `kya verify token`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyToken {
     /// The token's file; - is standard input.
@@ -58,7 +58,7 @@ pub struct VerifyToken {
     at: Option<u64>,
 }
 
-/// Which acceptance.
+/// Options of `kya verify acceptance`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyAcceptance {
     /// The document's file; - is standard input.
@@ -71,9 +71,9 @@ pub struct VerifyAcceptance {
     at: Option<u64>,
 }
 
-/// Verifies, and says what it shows. The document for programs has `right` and, as the case may be,
-/// `verdict`, `claims`, `acceptance` or `records`. Errors: a file cannot be read, or is not of its kind:
-/// nothing was verified.
+/// Verifies a document, and reports what it shows. The JSON has `right` and, as the case may be, `verdict`,
+/// `claims`, `acceptance` or `records`. Errors: a file cannot be read, or is not of its kind: nothing was
+/// verified.
 pub fn run(command: &Verify) -> Result<Report> {
     let verified = match command {
         Verify::Evidence(arguments) => evidence(arguments),
@@ -91,12 +91,12 @@ pub fn run(command: &Verify) -> Result<Report> {
     }
 }
 
-/// Why nothing was found to be right.
+/// Reason why a document was not verified.
 #[derive(Debug)]
 pub(crate) enum Unverified {
-    /// It is wrong.
+    /// The document is wrong.
     Refused(String),
-    /// It could not be read.
+    /// A file could not be read.
     Unread(Failure),
 }
 
@@ -170,7 +170,7 @@ fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, Unverified> {
     Ok(Report::done(text, json!({ "right": true, "acceptance": acceptance })))
 }
 
-/// Which document, and what it has to be about.
+/// Options of `kya verify evidence`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyEvidence {
     /// The document's file; - is standard input.
@@ -184,8 +184,8 @@ pub struct VerifyEvidence {
     /// The registry that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     registry: Option<Address>,
-    /// The forwarder that the registry's code has to trust: by it others than a transaction's sender can be
-    /// an agent's creator.
+    /// The forwarder that the registry's code has to trust: through it an account other than the
+    /// transaction's sender can be an agent's creator.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     forwarder: Option<Address>,
     /// The wallet that the document has to be about.
@@ -223,7 +223,7 @@ fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
     Ok(Report::done(line(&verified, &expected), json))
 }
 
-/// One line about what the document proves, and which source has to be trusted for it.
+/// Describes in one line what the document proves, and which source has to be trusted for it.
 fn line(verified: &Verified, expected: &Expected) -> String {
     let Verified { verdict, block, registry, chain_id, forwarder: _ } = verified;
     let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
@@ -245,7 +245,7 @@ fn line(verified: &Verified, expected: &Expected) -> String {
     }
 }
 
-/// The liable wallet, and what ties it to the agent.
+/// Describes the liable wallet and its tie to the agent.
 fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -> String {
     let Some(liability) = &verdict.liability else { return String::new() };
     let (wallet, basis) = (liability.wallet, liability.basis.name());
@@ -260,7 +260,7 @@ fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -
     format!(", liable {wallet} ({basis}{trusted}),")
 }
 
-/// A file's text. `no_text` says what bytes that are not UTF-8 are: in what is verified they are wrong.
+/// Reads a file's text. `no_text` makes the error of bytes that are not UTF-8: in a document they are wrong.
 fn read<E: From<Failure>>(file: &Path, no_text: impl FnOnce(String) -> E) -> Result<String, E> {
     let (name, mut bytes) = (file.display(), Vec::new());
     let read = open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);

@@ -20,7 +20,7 @@ use crate::{
     verify::{MAX_BYTES, Unverified, key_set, open},
 };
 
-/// Which records, by which keys.
+/// Options of `kya verify record`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyRecord {
     /// The file of records, a line each; - is standard input.
@@ -45,7 +45,7 @@ pub struct VerifyRecord {
     trust_code: bool,
 }
 
-/// Verifies the records, and says of each what it shows.
+/// Verifies the records, and reports on each. Errors: there is no record, or a file cannot be read.
 pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
     let (keys, records) = (key_set(&arguments.keys)?, arguments.file.display());
     let trusted = Trusted {
@@ -66,7 +66,7 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
         if arguments.line.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        // A byte that is no text is wrong in its line alone.
+        // Bytes that are not UTF-8 make only their own line wrong.
         let line = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line));
         let line = line.map_err(|_| RecordError::Form);
         let verified = line.and_then(|line| AdmissionRecord::verify(line, &trusted, is_signed));
@@ -89,7 +89,7 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
     Ok(Report { exit, ..Report::done(lines.join("\n"), json) })
 }
 
-/// A verified record for programs.
+/// Returns a verified record as JSON for programs.
 fn document(number: u64, admission: &Admission) -> Value {
     json!({
         "line": number, "right": true, "time": admission.time, "policy": admission.policy,
@@ -102,7 +102,7 @@ fn document(number: u64, admission: &Admission) -> Value {
     })
 }
 
-/// One line about what a record shows, and which parties have to be trusted for it.
+/// Describes in one line what a record shows, and which parties have to be trusted for it.
 fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
     let Admission { time, policy, registry, account, verified_by, method, target, claims, proved, .. } =
         admission;

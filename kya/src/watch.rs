@@ -28,12 +28,12 @@ use crate::{
     submit::Caller,
 };
 
-/// A machine's clock that is ahead of the newest block by more seconds is told of.
+/// Seconds ahead of the newest block from which the machine's clock is reported.
 const CLOCK_AHEAD: u64 = 3_600;
 /// The longest pause between two attempts for one agent.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
-/// What is told of the agents.
+/// Metrics of the watched agents.
 #[derive(Debug, Clone)]
 struct Metrics {
     registry: Registry,
@@ -62,14 +62,14 @@ impl Metrics {
         Ok(Self { registry, attested, expires, due, attempts })
     }
 
-    /// Begins an agent's counters: without a 0 before it, a first failure is no increase.
+    /// Starts an agent's counters at 0: otherwise a first failure is no increase.
     fn start_at_zero(&self, agent: &str) {
         for result in ["attested", "failed", "unread", "suspended"] {
             self.attempts.with_label_values(&[agent, result]);
         }
     }
 
-    /// Shows an agent's times. What never lapses expires at the latest time of a metric.
+    /// Sets an agent's times. An attestation that never lapses expires at the latest time of a metric.
     fn show(&self, agent: &str, last: u64, grace: u64, due: u64) {
         let expires = last.saturating_add(grace);
         for (gauge, seconds) in [(&self.attested, last), (&self.expires, expires), (&self.due, due)] {
@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Shows an agent's times no longer: they would stay at their last values, and the alert with them.
+    /// Removes an agent's times, which would keep their last values and the alert with them.
     fn forget(&self, agent: &str) {
         for gauge in [&self.attested, &self.expires, &self.due] {
             // An agent that was not shown has none.
@@ -93,23 +93,22 @@ impl Metrics {
     }
 }
 
-/// An agent that is watched.
+/// State of a watched agent.
 #[derive(Debug, Default)]
 struct Watched {
     failures: u32,
     not_before: Option<Instant>,
-    /// The last event of the agent by the signer, unix seconds; read once, where the signer is its liable
+    /// Time of the agent's last event by the signer, unix seconds; read once, where the signer is its liable
     /// wallet.
     by_liable: Option<u64>,
-    /// The chain's time after the signer's last attestation by this process, unix seconds, and when it was
-    /// read.
+    /// Chain time after the last attestation by this process, unix seconds, and the instant of its reading.
     attested: Option<(u64, Instant)>,
 }
 
 impl Watched {
-    /// The time by which an agent is due: the newest block's or the machine's, whichever is later, as a chain
-    /// that stands still does not stop time. A machine's clock that is ahead counts once: after an
-    /// attestation it goes no faster than a monotonic one.
+    /// Returns the time that an agent's due time is compared with: the later of the newest block's and the
+    /// machine's, as a stalled chain does not stop time. A machine's clock that is ahead counts once: after
+    /// an attestation it goes no faster than a monotonic one.
     fn time(&self, machine: u64, block: u64) -> u64 {
         let elapsed = |(at, since): (u64, Instant)| at.saturating_add(since.elapsed().as_secs());
         self.attested.map_or(machine, |attested| machine.min(elapsed(attested))).max(block)
@@ -123,7 +122,7 @@ impl Watched {
         }
     }
 
-    /// Another attempt later: after `first`, and twice as long after each further failure.
+    /// Schedules another attempt: after `first`, and twice as long after each further failure.
     fn failed(&mut self, first: Duration) {
         let pause = first.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE.max(first));
         self.failures += 1;
@@ -139,9 +138,9 @@ impl Watched {
     }
 }
 
-/// When an attestation is made: at a time in the last third of the grace period that only the last
-/// attestation and the signer decide, so that a restart does not draw again. Its last quarter is left for
-/// failures.
+/// Returns the time of the next attestation, in the last third of the grace period. It is drawn from the
+/// agent, its last attestation and the signer alone, so that a restart does not draw again. The third's last
+/// quarter is left for failures.
 pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 {
     let third = grace / 3;
     let drawn =
@@ -150,9 +149,9 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
     last_attestation.saturating_add(grace - third).saturating_add(drawn.saturating_to())
 }
 
-/// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an
-/// agent that others have registered rests on its own events, the last of which is `by_liable`: where none is
-/// known, it attests at once, and once a day at most, as a node may list no events.
+/// Returns the time at which an agent is due. Any party's attestation renews the agent's. A liable wallet's
+/// tie to an agent that others have registered rests on its own events, the last of which is `by_liable`: if
+/// none is known, it attests at once, and once a day at most, as a node may list no events.
 fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u64>) -> u64 {
     let at = due(record.lastAttestation, grace, record.agentId, signer);
     let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);
@@ -161,12 +160,12 @@ fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u
     if is_only_named(signer, record) { at.min(by_liable.map_or(unknown, own)) } else { at }
 }
 
-/// Whether the signer is the liable wallet of an agent that it has not registered itself.
+/// Returns whether the signer is the liable wallet of an agent that it has not registered itself.
 fn is_only_named(signer: Address, record: &AgentRecord) -> bool {
     signer == record.haftungsperson && signer != record.creator
 }
 
-/// Watches until it is ended, or no agent is left. Errors: what it needs to begin is missing.
+/// Watches until a signal ends it, or no agent is left. Errors: the metrics or signals cannot be set up.
 pub async fn run(
     options: &Attest,
     place: &Place,
@@ -218,7 +217,7 @@ pub async fn run(
             _ = terminate.recv() => break,
         }
         if agents.is_empty() {
-            // Not a failure, after which a service manager would begin again and again.
+            // Not a failure: a service manager would restart it again and again.
             say("no agent is left to attest for\n");
             break;
         }
@@ -226,7 +225,7 @@ pub async fn run(
     Ok(Report::done("Ended.", json!({ "ended": true })))
 }
 
-/// Reads an agent's record, and attests where that is due; false where the agent has ended.
+/// Reads an agent's record and attests where that is due. Returns false where the agent has ended.
 async fn looked_after(
     options: &Attest,
     place: &Place,
@@ -243,7 +242,7 @@ async fn looked_after(
         let is_resumed = caller.resume(&call).await?.is_some();
         if is_resumed {
             caller.told(std::slice::from_ref(&call))?;
-            // It is later than what is known.
+            // The resumed attestation is later than the known event.
             watched.by_liable = None;
         }
         let grace = node.grace_period(place.registry).await?;
@@ -295,7 +294,7 @@ async fn serve(listener: TcpListener, metrics: Metrics) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             let metrics = metrics.clone();
-            // A client that says nothing does not stay.
+            // A silent client is dropped.
             tokio::spawn(async move {
                 let _ = timeout(Duration::from_secs(10), answer(stream, &metrics)).await;
             });
