@@ -14,22 +14,22 @@ pub struct CheckReport<const WIDTH: usize> {
 }
 
 impl<const WIDTH: usize> CheckReport<WIDTH> {
-    /// All is well.
+    /// Adds a check that passed.
     pub fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
         self.lines.push((TICK, name, text.to_string()));
     }
 
-    /// The daemon does not start.
+    /// Adds a check that failed: the daemon does not start.
     pub fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
         self.lines.push((CROSS, name, text.to_string()));
     }
 
-    /// The daemon works, without something or unlike others.
+    /// Adds a warning: the daemon works, without something or unlike others.
     pub fn warn(&mut self, name: &'static str, text: impl fmt::Display) {
         self.lines.push((WARNING, name, text.to_string()));
     }
 
-    /// A tick or a cross.
+    /// Adds a tick or a cross.
     pub fn add(&mut self, name: &'static str, result: Result<String, String>) {
         match result {
             Ok(text) => self.tick(name, text),
@@ -37,19 +37,19 @@ impl<const WIDTH: usize> CheckReport<WIDTH> {
         }
     }
 
-    /// The value of a good result; a cross for a bad one.
+    /// Returns the value of a good result; adds a cross for a bad one.
     pub fn pass<T, E: fmt::Display>(&mut self, name: &'static str, result: Result<T, E>) -> Option<T> {
         result.inspect_err(|error| self.cross(name, error)).ok()
     }
 
-    /// The warnings alone.
+    /// Returns the warnings alone.
     #[must_use]
     pub fn warnings(&self) -> Self {
         let warnings = self.lines.iter().filter(|(mark, ..)| *mark == WARNING);
         Self { lines: warnings.cloned().collect() }
     }
 
-    /// Whether no check failed.
+    /// Returns whether no check failed.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|(mark, ..)| *mark != CROSS)

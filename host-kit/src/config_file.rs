@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, without its values: they may hold keys and passwords.
+//! Faults of a configuration file, without its values, which may hold keys and passwords.
 
 use std::{fmt, ops::Range};
 
@@ -7,7 +7,7 @@ use std::{fmt, ops::Range};
 pub struct ConfigFault {
     /// The line, and the key or the table that stands there.
     pub place: String,
-    /// What is wrong there.
+    /// The rule that is broken there.
     pub rule: String,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for ConfigFault {
 impl std::error::Error for ConfigFault {}
 
 impl ConfigFault {
-    /// The fault that a parser found in these bytes of the TOML `text`, by its own words.
+    /// Creates the fault that a parser found at `span` of the TOML `text`, with the parser's message.
     #[must_use]
     pub fn new(text: &str, span: Option<Range<usize>>, message: &str) -> Self {
         let before = text.get(..span.map_or(0, |span| span.start)).unwrap_or_default();
@@ -41,7 +41,7 @@ impl ConfigFault {
     }
 }
 
-/// A message of serde's without the texts that it quotes.
+/// Removes the texts that a message of serde's quotes.
 #[must_use]
 pub fn without_values(message: &str) -> String {
     let (mut kept, mut is_quoted, mut is_escaped) = (String::new(), false, false);

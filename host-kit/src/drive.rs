@@ -15,14 +15,14 @@ pub struct RpcReply {
 
 /// A host, for the time of one run: its clock, its network, and what it knows of the endpoints.
 pub trait RpcHost {
-    /// Whether it may ask another endpoint as well for a batch ([`hedge`](registry_core::chain::hedge)).
+    /// True if a batch may go to another endpoint as well ([`hedge`](registry_core::chain::hedge)).
     const HEDGES: bool = false;
 
-    /// Milliseconds since the run began.
+    /// Returns the milliseconds since the run began.
     fn elapsed_ms(&self) -> u32;
 
-    /// One round trip: waits for the batch's delay, sends it, and gives up at its timeout or its size cap.
-    /// With `may_hedge`, another endpoint may be asked as well.
+    /// Makes one round trip: waits for the batch's delay, sends it, and gives up at its timeout or its size
+    /// cap. With `may_hedge`, another endpoint may be asked as well.
     fn round_trip(
         &mut self,
         batch: &Batch,
@@ -30,11 +30,11 @@ pub trait RpcHost {
     ) -> impl Future<Output = Result<RpcReply, Failure>>;
 
     /// Merges what a run has learned of the endpoints, after each round trip: a host that keeps it for later
-    /// runs does not wait for a dead endpoint again. One that keeps nothing leaves `update` alone.
+    /// runs does not wait for a dead endpoint again. A host that keeps nothing ignores `update`.
     fn merge(&mut self, update: impl FnOnce() -> Update);
 }
 
-/// The output of a run. Errors: the query's.
+/// Runs a query to its output. Errors: the query's.
 pub async fn drive<Q: Query, H: RpcHost>(mut run: Run<Q>, host: &mut H) -> Result<Q::Output, Q::Error> {
     loop {
         run.passed(host.elapsed_ms());
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// The error of a question to the chain, and the endpoints that were asked.
+    /// Returns the error of a question to the chain, and the endpoints that were asked.
     fn error(mut host: Scripted) -> (QueryError, Vec<usize>) {
         let (registry, multicall3, now) = (Address::ZERO, CANONICAL_ADDRESS, Timestamp::default());
         let question = Readiness { registry, multicall3, now, service: ServiceStatus::default() };

@@ -1,4 +1,4 @@
-//! What a container's health check asks: whether the service that listens on this machine answers.
+//! Health check of a container: asks whether the service that listens on this machine answers.
 
 use std::{
     io::{Read as _, Write as _},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// For each of connecting, writing and reading.
+/// Timeout of each of connecting, writing and reading.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: u64 = 64 * 1024;
 

@@ -41,12 +41,12 @@ pub enum KeyFileError {
     WrongPassword(PathBuf),
 }
 
-/// The content of a file that only its owner can read. Errors: [`KeyFileError`], free of secrets.
+/// Reads a file that only its owner can read. Errors: [`KeyFileError`], free of secrets.
 pub fn secret_file(path: &Path) -> Result<String, KeyFileError> {
     private_file(path, |name| env::var(name).ok())
 }
 
-/// The same with these variables in place of the environment. Errors: [`KeyFileError`], free of secrets.
+/// Reads such a file, with these variables in place of the environment. Errors: as for [`secret_file`].
 pub fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyFileError> {
     let unreadable = |error: io::Error| KeyFileError::Unreadable(path.to_owned(), error.kind());
     let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
@@ -58,18 +58,18 @@ pub fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// The key in a text of 32 bytes in hexadecimal digits.
+/// Parses a key from a text of 32 bytes in hexadecimal digits.
 pub fn parse_key(text: &str) -> Option<PrivateKeySigner> {
     let key: B256 = text.trim().parse().ok()?;
     PrivateKeySigner::from_bytes(&key).ok()
 }
 
-/// The key in a private file. Errors: [`KeyFileError`], free of secrets.
+/// Reads the key in a private file. Errors: [`KeyFileError`], free of secrets.
 pub fn read_key(path: &Path) -> Result<PrivateKeySigner, KeyFileError> {
     parse_key(&secret_file(path)?).ok_or_else(|| KeyFileError::Invalid(path.display().to_string()))
 }
 
-/// The key in a keystore, by the text of its password's file. Errors: [`KeyFileError`], free of secrets.
+/// Decrypts a keystore by the text of its password's file. Errors: [`KeyFileError`], free of secrets.
 pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, KeyFileError> {
     let password = password.trim_end_matches(['\r', '\n']);
     let unreadable = |error: io::Error| KeyFileError::Unreadable(path.to_owned(), error.kind());
@@ -96,7 +96,7 @@ pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, Ke
     })
 }
 
-/// Whether a key can be derived as is said: what is shorter or takes more than a gibibyte ends the program.
+/// Returns whether a key can be derived: a shorter one, or one that takes more than a GiB, ends the program.
 fn is_bounded(crypto: &Value) -> bool {
     const MEMORY: u64 = 1 << 30;
     let parameter = |name: &str| crypto.get("kdfparams")?.get(name)?.as_u64();

@@ -1,5 +1,5 @@
-//! What hosts of `registry-core` share. The core decides what is sent to RPC endpoints and what the replies
-//! mean; a host has the network and the clock.
+//! Parts that hosts of `registry-core` share. The core decides what is sent to RPC endpoints and what the
+//! replies mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature
 //! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], [`health`], and [`print()`].

@@ -25,25 +25,25 @@ pub struct RpcClient {
 }
 
 impl RpcClient {
-    /// The endpoints, all of which have to be on this chain.
+    /// Creates a client of these endpoints, all of which have to be on this chain.
     pub fn new(client: Client, endpoints: Vec<RpcEndpoint>, chain_id: u64) -> Self {
         let known = Mutex::new(Endpoints::new(endpoints.len(), Some(chain_id)));
         Self { client, endpoints, known }
     }
 
-    /// The endpoints.
+    /// Returns the endpoints.
     pub fn endpoints(&self) -> &[RpcEndpoint] {
         &self.endpoints
     }
 
-    /// The output of a run over these endpoints. `count` is called after each round trip with whether there
-    /// was a reply. Errors: the query's, which may quote a node's message and thereby an endpoint's secret.
+    /// Runs a query over these endpoints. `count` is called after each round trip with whether there was a
+    /// reply. Errors: the query's, which may quote a node's message and thereby an endpoint's secret.
     pub async fn ask<Q: Query>(&self, run: Run<Q>, count: impl Fn(bool)) -> Result<Q::Output, Q::Error> {
         let run = run.over(lock(&self.known).clone());
         drive(run, &mut NativeHost { client: self, began: Instant::now(), count }).await
     }
 
-    /// One round trip, without the batch's delay.
+    /// Makes one round trip, without the batch's delay.
     async fn post(&self, batch: &Batch) -> Result<RpcReply, Failure> {
         let endpoint = self.endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
         let mut request = self
@@ -89,14 +89,14 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The machine's time.
+/// Returns the machine's time.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The body of a response; `None` where it is larger than `max_bytes`, of which no more is read. Errors: a
-/// body that breaks off, or does not end before the request's timeout.
+/// Reads the body of a response; `None` where it is larger than `max_bytes`, of which no more is read.
+/// Errors: a body that breaks off, or does not end before the request's timeout.
 pub async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -108,7 +108,7 @@ pub async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Res
     Ok(Some(body))
 }
 
-/// Without its message, which may quote the URL.
+/// Converts an error, without its message, which may quote the URL.
 fn failure(error: reqwest::Error) -> Failure {
     if error.is_timeout() { Failure::TimedOut } else { Failure::Unreachable }
 }
@@ -122,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers its first request with these bytes and hangs up, or never answers; its URL.
+    /// Returns the URL of a server that answers its first request with these bytes and hangs up, or never
+    /// does.
     async fn server(answer: Option<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

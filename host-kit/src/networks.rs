@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// A network of peers, from an address or from CIDR notation. Its addresses are IPv4 where they can be, as
+/// Parses a network of peers, an address or CIDR notation. Its addresses are IPv4 where they can be, as
 /// those of peers are in their canonical form. Errors: what is wrong with the setting of this name.
 pub fn parse_network(setting: &str, text: &str) -> Result<IpNet, String> {
     let fault = |rule: &str| format!("{setting}: {text:?} {rule}");

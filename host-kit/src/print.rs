@@ -1,4 +1,4 @@
-//! What programs print. `print!` and `eprint!` panic where the reader is gone, as after `| head`.
+//! Output of programs. `print!` and `eprint!` panic where the reader is gone, as after `| head`.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What stands beside an installed program, both made from its command line: completions and manual pages.
+//! Files beside an installed program, made from its command line: completions and manual pages.
 
 use std::{io, path::PathBuf};
 
@@ -21,8 +21,8 @@ pub enum ShellFiles {
 }
 
 impl ShellFiles {
-    /// Returns what is to be printed for a program with this command line. Errors: the directory of manual
-    /// pages cannot be written.
+    /// Makes the files of a program with this command line, and returns the text to print. Errors: the
+    /// directory of manual pages cannot be written.
     pub fn make(&self, mut program: Command) -> io::Result<String> {
         let mut text = Vec::new();
         match self {

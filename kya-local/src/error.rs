@@ -11,11 +11,11 @@ pub enum Error {
     /// The local copy is too old for a verdict, or nothing is held yet. An update mends it.
     #[error("what is held of the registry is too old: {}", age.map_or("there is nothing, or it is of a time to come".to_owned(), |age| format!("{} s", age.as_secs())))]
     Stale {
-        /// Its age; `None` while nothing is held yet, and where this computer's clock was set back since it
-        /// came.
+        /// Age of the copy; `None` while nothing is held yet, and where this computer's clock was set back
+        /// since it came.
         age: Option<Duration>,
     },
-    /// The API offers an older block than the one held, which verdicts go on with while it is not too old.
+    /// The API offers an older block than the one held, which verdicts still use while it is not too old.
     #[error("the service went back from block {held} to block {offered}")]
     WentBack {
         /// The block held.

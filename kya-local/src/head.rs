@@ -22,7 +22,7 @@ const CHECKSUM: usize = 8;
 /// The content of a head.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The registry, and when its manifest came, unix milliseconds; `None` before the first is complete.
+    /// The manifest and its time of receipt, unix milliseconds; `None` before the first registry is complete.
     pub(crate) manifest: Option<(Manifest, u64)>,
     /// The places of the shards.
     pub(crate) shards: Vec<(ShardEntry, Extent)>,
@@ -54,7 +54,7 @@ impl Head {
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = [&MAGIC[..], &[FORMAT]].concat();
-        // A manifest that was decoded is encoded again.
+        // A manifest that was decoded can be encoded again.
         let (manifest, fetched_at) = match &self.manifest {
             Some((manifest, fetched_at)) => (manifest.encode().unwrap_or_default(), *fetched_at),
             None => (Vec::new(), 0),

@@ -1,7 +1,7 @@
 //! The shards on disk, read one at a time, and the segments, which are files of the same format.
 //!
 //! A lookup reads one shard of some 32 KiB from the file, and before it up to two or three segments, with
-//! positioned reads: the system's page cache holds what is asked often, and the process holds only where each
+//! positioned reads: the system's page cache holds what is read often, and the process holds only where each
 //! one lies. A mapped file would save the copy, but takes `unsafe`, and another process that cut the file
 //! would end this one.
 
@@ -41,19 +41,19 @@ pub(crate) struct Holding {
 #[derive(Debug, Default)]
 struct Held {
     current: Option<Current>,
-    /// Those of the current manifest, and of a newer one that is being fetched.
+    /// Shards of the current manifest, and of a newer one that is being fetched.
     shards: HashMap<ShardEntry, Slot>,
     /// The places of shards that the disk has lost. The file names them until the next manifest is written.
     lost: Vec<Extent>,
 }
 
-/// The manifest that lookups go by.
+/// The manifest that lookups use.
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) manifest: Manifest,
     /// Time of receipt, unix milliseconds.
     fetched_at: u64,
-    /// The receipt, or the opening of the file if another process fetched it; `None` if this computer's
+    /// Moment of receipt, or of opening the file if another process fetched it; `None` if this computer's
     /// clock was behind the receipt then: how much time had passed is not known.
     anchor: Option<Moment>,
 }
@@ -62,19 +62,18 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Slot {
     extent: Extent,
-    /// A hash of its bytes as they were when this process checked their seal. The disk is not believed later,
-    /// either.
+    /// Hash of its bytes from when this process checked their seal. The disk is not trusted later, either.
     checked: OnceLock<u64>,
 }
 
 impl Current {
-    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt or
-    /// the opening; else by what has passed since then. `None` if it was set back before the opening.
+    /// Returns the time in unix milliseconds: by this computer's clock, or by the time passed since the
+    /// receipt or the opening where that is later. `None` if the clock was set back before the opening.
     pub(crate) fn time(&self, clock: u64) -> Option<u64> {
         self.anchor.map(|anchor| anchor.time(clock))
     }
 
-    /// Its age at a [time](Self::time). The API's clock is not believed beyond the time of receipt.
+    /// Returns the age at a [time](Self::time). The API's clock is not trusted beyond the time of receipt.
     pub(crate) fn age(&self, time: u64) -> Duration {
         let confirmed = self.manifest.confirmed_at.min(self.fetched_at);
         Duration::from_millis(time.saturating_sub(confirmed))
@@ -109,8 +108,8 @@ impl Holding {
         Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
 
-    /// Looks up a wallet in its segments and its shard, with their manifest, at the time at which that is
-    /// `usable`.
+    /// Looks up a wallet in its segments and its shard, if `usable` accepts the manifest, and passes the
+    /// facts, the manifest and the time of `usable` to `then`.
     pub(crate) fn look_up<T>(
         &self,
         wallet: Address,
@@ -134,7 +133,7 @@ impl Holding {
         found
     }
 
-    /// The registered wallets of one file, or of those that changed last, which a number chooses; empty where
+    /// Returns the registered wallets of the file that a number chooses, or of the last changes; empty where
     /// nothing is held.
     pub(crate) fn wallets_at(&self, number: u64) -> Result<Vec<Address>, Error> {
         let held = self.read();
@@ -168,7 +167,7 @@ impl Holding {
         Ok(shard)
     }
 
-    /// Has a shard fetched again that the disk no longer has as it was written.
+    /// Drops a shard that the disk no longer has as it was written: the next update fetches it again.
     fn forget(&self, entry: ShardEntry, error: &Error) {
         if matches!(error, Error::Snapshot(_) | Error::File(_)) {
             let mut held = self.write();
@@ -177,18 +176,18 @@ impl Holding {
         }
     }
 
-    /// The manifest that lookups go by, as `of` sees it.
+    /// Applies `of` to the manifest that lookups use.
     pub(crate) fn current<T>(&self, of: impl FnOnce(&Current) -> T) -> Option<T> {
         self.read().current.as_ref().map(of)
     }
 
-    /// The shards of a manifest that are not here.
+    /// Returns the shards of a manifest that are not here.
     pub(crate) fn missing(&self, manifest: &Manifest) -> Vec<ShardEntry> {
         let held = self.read();
         manifest.entries().filter(|entry| !held.shards.contains_key(entry)).collect()
     }
 
-    /// Writes a shard that was fetched; lookups go by it once its manifest is [adopted](Self::adopt).
+    /// Writes a shard that was fetched; lookups use it once its manifest is [adopted](Self::adopt).
     pub(crate) fn add(&self, space: &mut Space, entry: ShardEntry, bytes: &[u8]) -> Result<(), Error> {
         let shard = Shard::parse(bytes.to_vec(), &self.identity, entry)?;
         let length = u32::try_from(bytes.len()).map_err(|_| SnapshotError::Damaged)?;
@@ -214,8 +213,8 @@ impl Holding {
         Ok(head.write(&self.head)?)
     }
 
-    /// Goes by a manifest that was `received` before its shards and has all of them here; gives back the
-    /// space of all others.
+    /// Switches to a manifest that was `received` before its shards, all of which are here, and gives back
+    /// the space of all others.
     pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, received: Moment) -> Result<(), Error> {
         let named: HashSet<ShardEntry> = manifest.entries().collect();
         let shards = extents(&self.read(), |entry| named.contains(entry));
@@ -242,7 +241,7 @@ impl Holding {
     }
 }
 
-/// The places of the shards that `keep` names.
+/// Returns the places of the shards that `keep` selects.
 fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
     let kept = held.shards.iter().filter(|(entry, _)| keep(entry));
     kept.map(|(entry, slot)| (*entry, slot.extent)).collect()

@@ -1,11 +1,11 @@
 //! Holds the agent registry in a file, and answers KYA questions without a network: is this wallet a
 //! registered agent, is it compliant, and who is liable for it?
 //!
-//! The read API hands out its registry in shards, and in segments what has changed since these were made
-//! (`docs/snapshot.md`). A [`LocalKya`] fetches the manifest and the shards and segments that are new, and
-//! reads single ones from its file: a registry of a million agents takes 200 to 300 MB of disk and a few MiB
-//! of memory. It never gives a verdict that is older than [`Options::max_age`]: that is [`Error::Stale`]. The
-//! API does not learn who is asked for.
+//! The read API hands out its registry in shards, and later changes in segments (`docs/snapshot.md`). A
+//! [`LocalKya`] fetches the manifest and the shards and segments that are new, and reads single ones from
+//! its file: a registry of a million agents takes 200 to 300 MB of disk and a few MiB of memory. It never
+//! gives a verdict that is older than [`Options::max_age`]: that is [`Error::Stale`]. The API does not learn
+//! which wallets are asked about.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@
 //! | `service` | the API's client |
 //! | `holding` | the shards and segments on disk, and which of them are the registry |
 //! | `moment` | a moment by two clocks, one of which is never set back |
-//! | `space`, `head` | where shards and segments lie in the file; the file beside it that says so |
+//! | `space`, `head` | allocation of the data file; the file beside it that names each shard's place |
 //! | `spot_check` | verdicts compared with the chain's |
 //! | `sample` | the wallets to compare |
 

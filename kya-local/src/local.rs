@@ -77,7 +77,7 @@ pub enum Event {
 }
 
 impl LocalKya {
-    /// Opens the file, or makes it. Asks nothing: where the file holds a registry that is not too old,
+    /// Opens the file, or creates it. Sends no request: where the file holds a registry that is not too old,
     /// verdicts are given at once.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl LocalKya {
         Ok(Self { options, service, holding, space: Mutex::new(space), sample: Sample::default(), checker })
     }
 
-    /// The verdict on a wallet: the API's, with the past that a wallet has, as of the snapshot's block. It
-    /// reads one shard and a few segments from the file, and no network.
+    /// Returns the verdict on a wallet: the API's, with the past that a wallet has, as of the snapshot's
+    /// block. Reads one shard and a few segments from the file, and uses no network.
     ///
     /// # Errors
     ///
@@ -104,20 +104,20 @@ impl LocalKya {
             facts.verdict(wallet, manifest, Timestamp::from_millis(time))
         });
         let kya = found?.ok_or(Error::AskChain)?;
-        // What has no verdict here has none that a spot check could compare.
+        // A wallet without a verdict here has none that a spot check could compare.
         if self.checker.is_some() {
             self.sample.note(wallet);
         }
         Ok(kya)
     }
 
-    /// The age that a verdict would have now; `None` while nothing is held yet, and where this computer's
-    /// clock was set back since a process before this one fetched it.
+    /// Returns the age that a verdict would have now; `None` while nothing is held yet, and where this
+    /// computer's clock was set back since a process before this one fetched it.
     pub fn age(&self) -> Option<Duration> {
         self.holding.current(|current| Some(current.age(current.time(now_millis())?))).flatten()
     }
 
-    /// The time at which verdicts are given, unix milliseconds, if what is held is not too old for them.
+    /// Returns the time at which verdicts are given, unix milliseconds. Errors: the copy is too old for them.
     fn usable_at(&self, current: &Current) -> Result<u64, Error> {
         let time = current.time(now_millis()).ok_or(Error::Stale { age: None })?;
         let age = current.age(time);
@@ -299,7 +299,7 @@ impl LocalKya {
         }
     }
 
-    /// A comparison; `None` where nothing is held.
+    /// Makes one comparison; `None` where there is nothing to compare.
     async fn check_one(&self) -> Result<Option<SpotCheck>, Error> {
         let wallet = match self.sample.take() {
             Some(wallet) => wallet,

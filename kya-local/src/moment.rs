@@ -7,9 +7,9 @@ use host_kit::native::now;
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// By the clock that is never set back.
+    /// Time by the clock that is never set back.
     pub(crate) instant: Instant,
-    /// By this computer's, unix milliseconds.
+    /// Time by this computer's clock, unix milliseconds.
     pub(crate) clock: u64,
 }
 
@@ -18,15 +18,15 @@ impl Moment {
         Self { instant: Instant::now(), clock: now_millis() }
     }
 
-    /// The time by this computer's `clock`, unix milliseconds, or by what has passed since this moment where
-    /// that is later: then the clock was set back.
+    /// Returns the later of `clock`, this computer's time in unix milliseconds, and this moment plus the time
+    /// passed since: where that is later, the clock was set back.
     pub(crate) fn time(&self, clock: u64) -> u64 {
         let passed = u64::try_from(self.instant.elapsed().as_millis()).unwrap_or(u64::MAX);
         clock.max(self.clock.saturating_add(passed))
     }
 }
 
-/// This computer's clock, in unix milliseconds.
+/// Returns the time by this computer's clock, in unix milliseconds.
 pub(crate) fn now_millis() -> u64 {
     now().as_millis()
 }

@@ -28,7 +28,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Options with the defaults that the fields name.
+    /// Creates options with the defaults that the fields name.
     ///
     /// ```
     /// use kya_local::Options;

@@ -24,7 +24,7 @@ impl Sample {
         }
     }
 
-    /// The chosen one; from now on others are.
+    /// Takes the chosen wallet; the next choice is among later ones.
     pub(crate) fn take(&self) -> Option<Address> {
         let mut sample = lock(&self.0);
         let (_, chosen) = std::mem::take(&mut *sample);
@@ -32,8 +32,8 @@ impl Sample {
     }
 }
 
-/// A random number, by the keys that the standard library draws for its maps. The API cannot foresee it, and
-/// nothing else rests on it.
+/// Returns a random number, from the keys that the standard library draws for its maps. The API cannot
+/// foresee it, and nothing else rests on it.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,5 +1,4 @@
-//! The read API's client: manifests, and shards in bundles. Nothing that it sends depends on who is asked
-//! for.
+//! The read API's client: manifests, and shards in bundles. No request depends on the wallets asked about.
 
 use std::{io::Read as _, sync::Arc, time::Duration};
 
@@ -24,26 +23,26 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The path of the manifest.
 pub(crate) const MANIFEST: &str = "/api/v1/snapshot";
 
-/// The path of several shards: what [`registry_core::snapshot::read_bundle`] reads.
+/// Returns the path of several shards, in a form for [`registry_core::snapshot::read_bundle`].
 pub(crate) fn bundle_path(entries: &[ShardEntry]) -> String {
     format!("{MANIFEST}/shards?names={}", bundle_names(entries))
 }
 
-/// The API.
+/// Client of the API.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     client: Client,
     base: String,
 }
 
-/// An answer's bytes, and how many came over the network.
+/// An answer's bytes, and their number as sent over the network.
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sent: u64,
 }
 
-/// A client that follows no redirect. TLS computes with what the program has chosen for the whole process, or
-/// else with ring, which is chosen for this client alone.
+/// Builds a client that follows no redirect. TLS uses the crypto provider of the whole process, or else ring,
+/// for this client alone.
 pub(crate) fn client() -> Result<Client, Error> {
     let provider = CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
@@ -64,7 +63,7 @@ impl Service {
         Ok(Self { client: client()?, base: api.trim_end_matches('/').to_owned() })
     }
 
-    /// The answer to a path.
+    /// Fetches a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Received, Error> {
         let request = self.client.get([&self.base, path].concat()).header(ACCEPT_ENCODING, "gzip");
         let response = request.send().await.map_err(unreachable)?;
@@ -95,7 +94,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Without the URL, which may hold a key.
+/// Converts an error, without the URL, which may hold a key.
 fn unreachable(error: reqwest::Error) -> Error {
     Error::Unreachable(error.without_url().to_string())
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// A piece of the data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub(crate) offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub(crate) length: u32,
 }
 
@@ -23,14 +23,14 @@ impl Extent {
 /// The gaps of the data file.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Gaps by their first byte: their lengths. No two touch.
+    /// Lengths of the gaps, by their first byte. No two gaps touch.
     gaps: BTreeMap<u64, u64>,
     /// The end of the last extent.
     end: u64,
 }
 
 impl Space {
-    /// The space around these extents; `None` where two overlap.
+    /// Returns the space around these extents; `None` where two overlap.
     pub(crate) fn around(extents: impl Iterator<Item = Extent>) -> Option<Self> {
         let mut extents: Vec<Extent> = extents.collect();
         extents.sort_unstable_by_key(|extent| extent.offset);
@@ -81,7 +81,7 @@ impl Space {
         }
     }
 
-    /// The length that the file needs.
+    /// Returns the length that the file needs.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }

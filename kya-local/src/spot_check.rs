@@ -1,5 +1,5 @@
-//! Verdicts compared with the chain's: evidence of the wallet at the snapshot's block, made from what an
-//! endpoint of the caller's own answers, and verified.
+//! Comparison of verdicts with the chain's: evidence of the wallet at the snapshot's block is made from the
+//! answers of the caller's own endpoint, and verified.
 
 use alloy_primitives::Address;
 use host_kit::native::RpcClient;
@@ -40,7 +40,7 @@ pub struct Contradiction {
     pub evidence: String,
 }
 
-/// The caller's own way to the chain.
+/// Comparisons at the caller's own endpoint.
 #[derive(Debug)]
 pub(crate) struct Checker {
     rpc: RpcClient,

@@ -36,7 +36,7 @@ async fn service() -> (Service, TempDir) {
     (Service::start(Registry::new(AGENTS, 7)).await, tempfile::tempdir().unwrap())
 }
 
-/// The same with a copy that has the registry.
+/// Starts a service, and opens and updates a copy of its registry.
 async fn held() -> (Service, TempDir, LocalKya) {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();
@@ -44,7 +44,7 @@ async fn held() -> (Service, TempDir, LocalKya) {
     (service, directory, local)
 }
 
-/// Holds all verdicts against the service's registry.
+/// Compares all verdicts with the service's registry.
 fn is_the_services(local: &LocalKya, service: &Service) {
     let registry = &service.state().registry;
     for id in 1..=registry.agents() {
@@ -237,7 +237,7 @@ async fn an_update_that_has_adopted_a_registry_is_one_though_a_later_round_gets_
     assert!(matches!(local.update().await, Err(Error::Snapshot(_))));
 }
 
-/// The head as it would have been written had the manifest come so much later.
+/// Rewrites the head as if its manifest had come so much later.
 fn received_later(head: &Path, millis: u64) {
     let mut bytes = fs::read(head).unwrap();
     let fetched_at = u64::from_be_bytes(bytes[5..13].try_into().unwrap()) + millis;
@@ -413,7 +413,7 @@ async fn nothing_is_chosen_for_the_whole_process() {
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 
-/// Runs until there was an event that is enough.
+/// Runs until an event for which `is_enough` returns true.
 async fn runs_until(local: &LocalKya, mut is_enough: impl FnMut(Event) -> bool) {
     let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
     let running = local.run(|event| sender.send(event).unwrap());

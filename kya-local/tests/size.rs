@@ -24,7 +24,7 @@ fn peak_mib() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
 }
 
-/// Lookups a second, one in twenty of an unregistered wallet.
+/// Returns lookups per second, one in twenty of an unregistered wallet.
 fn lookups(local: &LocalKya, agents: u64) -> f64 {
     let (mut chance, began) = (1_u64, Instant::now());
     for number in 0..LOOKUPS {

@@ -1,11 +1,11 @@
-//! What is wrong in the arguments alone, as a program that reads `--json` meets it.
+//! The program's arguments, keys and exit statuses, as a program that reads `--json` meets them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::{ffi::OsStr, fs, io::pipe, os::unix::ffi::OsStrExt as _, process::Command};
 
 use serde_json::Value;
 
-/// The program, without settings of the caller's shell.
+/// Returns a command of the program, without settings of the caller's shell.
 fn kya() -> Command {
     let mut kya = Command::new(env!("CARGO_BIN_EXE_kya"));
     for name in ["KYA_RPC_URL", "KYA_REMOTE_SIGNER", "KYA_RELAYER_KEY", "KYA_STATE_DIR"] {

@@ -11,14 +11,14 @@ use std::{
 use registry_core::token::{Jws, compact, signing_input};
 use serde_json::Value;
 
-/// A document about a compliant agent, and its block's hash.
+/// Returns a document about a compliant agent, and its block's hash.
 fn document() -> (String, String) {
     let document = fixture("evidence.kyoto.json").trim_end().to_owned();
     let hash = serde_json::from_str::<Value>(&document).unwrap()["blockHash"].as_str().unwrap().to_owned();
     (document, hash)
 }
 
-/// The path of what that commit wrote.
+/// Returns the path of a file that this commit wrote.
 fn path(name: &str) -> String {
     format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -27,7 +27,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap()
 }
 
-/// The program with these arguments.
+/// Returns a command of the program with these arguments.
 fn kya(arguments: &[&str]) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_kya"));
     program.args(arguments);
@@ -47,7 +47,7 @@ fn verify(kind: &str, arguments: &[&str], document: &str) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// Exit status, and the one line.
+/// Returns the exit status, and the one line of output.
 fn said(output: &Output) -> (i32, String) {
     let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8(text).unwrap();
@@ -178,7 +178,7 @@ fn an_acceptance_is_verified_by_its_wallets_signature_of_the_scope_and_its_time(
     }
 }
 
-/// Exit status, and the document for programs.
+/// Returns the exit status, and the document for programs.
 fn json(arguments: &[&str]) -> (i32, Value) {
     let output = kya(&["--json"]).args(arguments).output().unwrap();
     (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
@@ -236,7 +236,7 @@ fn programs_are_told_what_was_verified_and_a_file_that_cannot_be_read_is_nothing
     assert!(shown["error"].as_str().unwrap().starts_with("cannot open nowhere.json"), "{shown}");
 }
 
-/// The program's output where every proof is right.
+/// Returns the program's lines, where every proof is right.
 fn verified(kind: &str, file: &str, options: &[&str]) -> Vec<String> {
     let output = kya(&["verify", kind, &path(file)]).args(options).output().unwrap();
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();

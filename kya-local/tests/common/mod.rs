@@ -42,12 +42,12 @@ pub(crate) fn wallet(id: u64) -> Address {
 pub(crate) struct Registry {
     bits: u8,
     pub(crate) block: u64,
-    /// By how much the chain's clock is ahead of this computer's.
+    /// Lead of the chain's clock over this computer's.
     pub(crate) ahead_millis: u64,
     statuses: Vec<Status>,
-    /// The ids of each shard's agents, and the block of its last change.
+    /// Ids of each shard's agents, and the block of its last change.
     shards: Vec<(Vec<u64>, u64)>,
-    /// By bits and part: the ids of each segment, and the block of its last change.
+    /// Ids of each segment and the block of its last change, by bits and part.
     segments: BTreeMap<(u8, usize), (BTreeSet<u64>, u64)>,
     /// The most ids of a segment; with 0 each change makes a shard anew.
     pub(crate) segment_ids: usize,
@@ -74,7 +74,7 @@ impl Registry {
         self.statuses[id as usize]
     }
 
-    /// The next block, in which these agents are suspended, or reactivated.
+    /// Adds a block in which these agents are suspended, or reactivated.
     pub(crate) fn toggle(&mut self, ids: impl Iterator<Item = u64>) {
         self.block += 1;
         let ids: BTreeSet<u64> = ids.collect();
@@ -105,7 +105,7 @@ impl Registry {
         entry_of(self.bits, shard, self.shards[shard].1)
     }
 
-    /// The manifest, confirmed at that unix millisecond.
+    /// Returns the manifest, confirmed at that unix millisecond.
     pub(crate) fn manifest(&self, confirmed_at: u64) -> Vec<u8> {
         let block_timestamp = Timestamp::from_millis(now_millis() + self.ahead_millis);
         let as_of = AsOf { block_number: self.block, block_timestamp, parent_hash: B256::repeat_byte(7) };
@@ -121,7 +121,7 @@ impl Registry {
         manifest.with_segments(segments, recent).encode().unwrap()
     }
 
-    /// A shard or segment of this version; `None` where it has changed.
+    /// Returns a shard or segment of this version; `None` where it has changed.
     pub(crate) fn shard(&self, entry: ShardEntry) -> Option<Vec<u8>> {
         let part = (entry.range.start >> (48 - entry.range.bits)) as usize;
         let (ids, block): (Vec<u64>, u64) = match entry.range.bits == self.bits {
@@ -167,7 +167,7 @@ impl Registry {
     }
 }
 
-/// The part of so many bits that a wallet is in.
+/// Returns the part of so many bits that holds a wallet.
 fn part_of(wallet: Address, bits: u8) -> usize {
     let [first, second, ..] = keccak256(wallet).0;
     usize::from(u16::from_be_bytes([first, second])) >> (16 - bits)
@@ -184,7 +184,7 @@ pub(crate) enum Fault {
     Status(u16, &'static str),
     /// Each shard of a bundle is the one after it.
     Swapped,
-    /// A bit of the answer is another.
+    /// One bit of the answer is flipped.
     Flipped,
 }
 
@@ -193,7 +193,7 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     /// Time at which manifests are confirmed; now, if not given.
     pub(crate) confirmed_at: Option<u64>,
-    /// Faults of requests by their number among those of a path's beginning.
+    /// Faults of requests, by the path's beginning and the request's number among those.
     pub(crate) faults: HashMap<(&'static str, usize), Fault>,
     pub(crate) asked: Vec<String>,
 }
@@ -300,5 +300,5 @@ fn answer(path: &str, state: &mut State) -> (u16, &'static str, Vec<u8>) {
     (200, "", body)
 }
 
-/// A time that no step of a test takes.
+/// Longest time that a step of a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
