@@ -32,8 +32,8 @@ use crate::{
     token,
 };
 
-/// The Worker's entry: every request gets an answer, errors included, and a line in the log; but where the
-/// client disconnects, its request ends with neither.
+/// The Worker's entry: every request gets an answer, errors included, and a line in the log, unless its
+/// client disconnects.
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
     let connection = Connection::of(&request);
@@ -70,7 +70,7 @@ async fn respond(
     let (status, response) = match answer {
         Ok(Payload::Document(content)) => {
             record.source = content.source;
-            // Of a POST it is no condition.
+            // A POST ignores `If-None-Match`.
             let is_read = matches!(record.method.as_str(), "GET" | "HEAD");
             let known = if is_read { request.header("If-None-Match") } else { None };
             http::success(&content, record.cache != "MISS", known.as_deref(), &delivery)?
@@ -116,7 +116,7 @@ enum Payload {
     Events(Option<Events>),
     /// A list that is too long to be held in memory, and its first piece; without one, the headers alone.
     List(RequestContext, Option<IndexResponse>),
-    /// What a client of MCP gets.
+    /// A reply to an MCP client.
     Message(mcp::Reply),
 }
 
@@ -126,12 +126,12 @@ impl From<Content> for Payload {
     }
 }
 
-/// Whether the answers of a route are verdicts, or changes of them.
+/// Returns whether the answers of a route are verdicts, or changes of them.
 fn is_about_verdicts(route: &str) -> bool {
     ["/api/v1/kya", "/api/v1/changes"].iter().any(|path| route.starts_with(path))
 }
 
-/// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.
+/// Returns the status of an error: 503 where a service that is not ready says why, else the documented one.
 fn status(error: &Error, route: &str) -> u16 {
     match error.status() {
         500 if route == READY => 503,
@@ -142,7 +142,7 @@ fn status(error: &Error, route: &str) -> u16 {
 /// An answer, and the verdict of the rate limiter.
 type RatedAnswer = (Result<Payload, Error>, Option<RateLimitVerdict>);
 
-/// The answer to anything but a preflight.
+/// Answers anything but a preflight.
 async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> RatedAnswer {
     let now = Timestamp::from_millis(record.started_at);
     let target = match Target::parse(request.request.url()) {
@@ -197,7 +197,7 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
     }
 }
 
-/// The answers to the messages of a batch, each of which counts by itself.
+/// Answers the messages of a batch, each of which counts by itself.
 async fn batch(
     request: &Incoming<'_>,
     env: &Env,
@@ -231,7 +231,7 @@ async fn batch(
     (Ok(Payload::Message(mcp::Reply::of_batch(replies))), rated)
 }
 
-/// The answer to a request that counts against the client's limit, where that admits it.
+/// Answers a request that counts against the client's limit, where the limit admits it.
 async fn admitted(
     request: &Incoming<'_>,
     env: &Env,
@@ -240,7 +240,7 @@ async fn admitted(
     form: AnswerForm,
     record: &mut Record,
 ) -> RatedAnswer {
-    // Not when the request came: its content, or a batch's earlier messages, may have taken a window.
+    // Not the time of the request's arrival: reading its content, or a batch, may have taken a window.
     let now = Timestamp::from_millis(unix_millis());
     let (settings, client) = (&context.settings, request.client());
     let acceptance = acceptance_of(request, settings, &counted, now).filter(|_| !form.is_tool());
@@ -249,7 +249,7 @@ async fn admitted(
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
-    // Code at an older block says nothing of code at the newest one: what is known of that stays apart.
+    // Code at an older block says nothing about code at the newest one: the two are kept apart.
     let is_newest = matches!(&counted, Request::Api(route) if route.block().is_none());
     let signer = acceptance.as_ref().filter(|_| is_newest).and_then(PresentedAcceptance::signer);
     let context = RequestContext { signer, ..context };
@@ -262,7 +262,7 @@ async fn admitted(
     (payload.await, verdict)
 }
 
-/// The acceptance of a request for the verdict on one wallet, checked as far as that takes no reads.
+/// Reads the acceptance of a request for the verdict on one wallet, and checks what takes no reads.
 fn acceptance_of(
     request: &Incoming<'_>,
     settings: &Settings,
@@ -275,7 +275,7 @@ fn acceptance_of(
     Some(PresentedAcceptance::read(&header, place, *wallet, now))
 }
 
-/// The verdict judged by an acceptance, which is as of one request and kept nowhere.
+/// Judges the verdict by an acceptance. The result is of one request and kept nowhere.
 async fn judge(
     context: &RequestContext,
     acceptance: &PresentedAcceptance,
@@ -297,14 +297,14 @@ async fn judge(
     }
 }
 
-/// The keys that verdicts are signed with.
+/// Returns the keys that verdicts are signed with.
 fn keys(env: &Env, now: Timestamp) -> Result<Payload, Error> {
     let settings = Settings::of(env)?;
     let signing = settings.signing.as_ref().ok_or(Error::NotFound)?;
     Ok(token::published(signing, now).into())
 }
 
-/// A stream of changes. Its slot is taken before its first piece is read.
+/// Opens a stream of changes. Its slot is taken before its first piece is read.
 async fn events(
     context: RequestContext,
     since: Since,
@@ -319,7 +319,7 @@ async fn events(
     Ok(Payload::Events(slot.map(|slot| Events { context, slot, first })))
 }
 
-/// The answer to an admitted request: a document in its form, or a list that is streamed and its first piece.
+/// Answers an admitted request: a document in its form, or a streamed list with its first piece.
 async fn payload(
     context: RequestContext,
     counted: Request,
@@ -372,7 +372,7 @@ async fn payload(
     }
 }
 
-/// A verdict as a token.
+/// Signs a verdict as a token.
 async fn signed(
     context: &RequestContext,
     signing: &Signing,

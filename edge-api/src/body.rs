@@ -4,7 +4,7 @@ use registry_core::api::error::Error;
 use registry_fetch::body::{self, BodyReader};
 use worker::web_sys;
 
-/// The body of a request, which must be JSON of at most `max_bytes`. No more than that is read. Errors:
+/// Reads the body of a request, which must be JSON of at most `max_bytes`. No more than that is read. Errors:
 /// [`Error::UnsupportedMediaType`], [`Error::BodyTooLarge`]; a body that breaks off is an empty one.
 pub(crate) async fn read(request: &web_sys::Request, max_bytes: usize) -> Result<Vec<u8>, Error> {
     let header = |name: &str| request.headers().get(name).ok().flatten();
@@ -22,7 +22,7 @@ pub(crate) async fn read(request: &web_sys::Request, max_bytes: usize) -> Result
     }
 }
 
-/// Whether a `Content-Type` is JSON's, with parameters or without.
+/// Returns whether a `Content-Type` is JSON's, with parameters or without.
 fn is_json(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default();
     media_type.trim().eq_ignore_ascii_case("application/json")

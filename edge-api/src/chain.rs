@@ -1,4 +1,4 @@
-//! Queries to the chain, with what this instance knows of its endpoints.
+//! Queries to the chain, with this instance's knowledge of its endpoints.
 
 use std::cell::RefCell;
 
@@ -17,19 +17,19 @@ use registry_core::{
 
 thread_local! {
     static ENDPOINTS: KnownEndpoints = const { KnownEndpoints::new() };
-    /// What probes have found of each endpoint's node, and from when on they ask again for what it lacked,
-    /// unix milliseconds.
+    /// Features that probes have found of each endpoint's node, and the time, unix milliseconds, from which
+    /// on they probe again for missing ones.
     static PROBED: RefCell<(Vec<NodeFeatures>, u64)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
-/// Milliseconds after which a node is asked again for what it lacked.
+/// Milliseconds after which a node is probed again for missing features.
 const AGAIN_MILLIS: u64 = 60_000;
-/// Milliseconds that an endpoint has for a batch of a probe.
+/// Timeout of an endpoint for a batch of a probe, in milliseconds.
 const PROBE_MILLIS: u32 = 1_000;
-/// The longest reply to one: a header with the hashes of its transactions.
+/// Size limit of a probe's reply: a header with the hashes of its transactions.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// What the endpoints' nodes give, in their order. What is not known of one yet is asked of it.
+/// Returns the features of the endpoints' nodes, in their order. Unknown ones are probed.
 pub(crate) async fn node_features(settings: &WorkerSettings, rpc_calls: &mut u32) -> Vec<NodeFeatures> {
     let now = unix_millis();
     let (mut known, mut again_at) = PROBED.with_borrow(Clone::clone);
@@ -49,7 +49,7 @@ pub(crate) async fn node_features(settings: &WorkerSettings, rpc_calls: &mut u32
     found.zip(probed).map(|(found, probed)| found.or(probed)).collect()
 }
 
-/// What is known of a node after a probe, and the requests that it took.
+/// Returns the known features of a node after a probe, and the requests that it took.
 async fn probe(settings: &WorkerSettings, endpoint: usize, known: NodeFeatures) -> (NodeFeatures, u32) {
     let (mut probe, mut posts) = (NodeProbe::new(settings.registry), 0);
     while let Some(body) = probe.body().filter(|_| !known.are_known()) {
@@ -62,8 +62,8 @@ async fn probe(settings: &WorkerSettings, endpoint: usize, known: NodeFeatures) 
     (known.or(probe.found()), posts)
 }
 
-/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by
-/// which the age of a block is measured.
+/// Runs a query in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by which the
+/// age of a block is measured.
 pub(crate) async fn ask<Q: Query>(
     query: Q,
     now: Timestamp,

@@ -1,11 +1,11 @@
-//! The client's end of a request.
+//! The connection of a request's client.
 //!
-//! Where a client disconnects, the runtime runs no more of its request but the listeners of the request's
+//! When a client disconnects, the runtime runs no more of its request but the listeners of the request's
 //! signal (`enable_request_signal`). A future that is pending then would stay in memory for the life of the
-//! instance, with all that it holds. So what waits for a client ends by that signal. What others wait for
-//! does not: see `cache::single_flight`.
+//! instance, with all that it holds. So a future that only its client waits for ends by that signal. One that
+//! other requests wait for does not: see `cache::single_flight`.
 //!
-//! A client that closes its side of the connection alone goes on listening, and is answered.
+//! A client that closes only its side of the connection goes on listening, and is answered.
 
 use core::{
     future::poll_fn,
@@ -25,16 +25,16 @@ pub(crate) struct Connection(Request);
 
 impl Connection {
     pub(crate) fn of(request: &Request) -> Self {
-        // The handle: the request's own method `clone` makes another request.
+        // Clones the handle: the request's own method `clone` makes another request.
         Self(Clone::clone(request))
     }
 
-    /// The output of a future, which is dropped when the client disconnects: `None` then. One future at a
-    /// time waits so.
+    /// Awaits a future, which is dropped when the client disconnects: `None` then. Only one future at a time
+    /// may be awaited so.
     pub(crate) async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let (future, handle) = abortable(future);
         let mut future = pin!(future);
-        // Warm answers are there at once, and take no listener.
+        // Warm answers are ready at once, and take no listener.
         match poll_fn(|task| Ready(future.as_mut().poll(task))).await {
             Ready(output) => output.ok(),
             Pending => {
@@ -45,7 +45,7 @@ impl Connection {
     }
 }
 
-/// Aborts a future when the signal is.
+/// Aborts a future when the signal is aborted.
 struct Listener {
     signal: AbortSignal,
     _callback: Closure<dyn FnMut()>,

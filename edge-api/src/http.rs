@@ -55,28 +55,28 @@ impl Target {
         Ok(Self { url, path_start })
     }
 
-    /// Scheme and host.
+    /// Returns scheme and host.
     pub(crate) fn origin(&self) -> &str {
         self.url.get(..self.path_start).unwrap_or_default()
     }
 
-    /// Path and query, without a fragment.
+    /// Returns path and query, without a fragment.
     pub(crate) fn path_and_query(&self) -> &str {
         self.url.get(self.path_start..).unwrap_or_default()
     }
 
-    /// The path.
+    /// Returns the path.
     pub(crate) fn path(&self) -> &str {
         self.path_and_query().split('?').next().unwrap_or_default()
     }
 }
 
-/// How long a body may be cached, in seconds.
+/// Time for which a body may be cached, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// So long; 0 is `no-store`.
+    /// Cached for this time; 0 is `no-store`.
     Seconds(u32),
-    /// So long without asking whether it has changed: it never does (RFC 8246).
+    /// Cached for this time without revalidation: the body never changes (RFC 8246).
     Immutable(u32),
 }
 
@@ -90,19 +90,19 @@ pub(crate) struct Content {
     pub(crate) etag: String,
     /// The `Link` header, for one page of a list.
     pub(crate) links: Option<String>,
-    /// When it was made.
+    /// Time at which it was made.
     pub(crate) made_at: Timestamp,
     /// The TTL in seconds from then on; 0 is `no-store`.
     pub(crate) max_age: u32,
-    /// Where a verdict comes from: `snapshot` or `chain`.
+    /// Source of a verdict: `snapshot` or `chain`.
     pub(crate) source: &'static str,
     /// Whether these are bytes for clients that hold the registry themselves: compressed for clients that
-    /// take it so, and not kept in memory.
+    /// accept it, and not kept in memory.
     pub(crate) is_download: bool,
 }
 
 impl Content {
-    /// Content and its headers; the parameters are the fields of the same names.
+    /// Creates content and its headers; the parameters are the fields of the same names.
     pub(crate) fn new(
         media_type: &str,
         body: Vec<u8>,
@@ -119,7 +119,7 @@ impl Content {
             Lifetime::Immutable(seconds) => (seconds, format!("public, max-age={seconds}, immutable")),
         };
         head.set("Cache-Control", caching);
-        // Of what must not be kept a tag is of no use.
+        // A tag is of no use for a body that must not be kept.
         if !etag.is_empty() && max_age > 0 {
             head.set("ETag", &etag);
         }
@@ -129,8 +129,8 @@ impl Content {
         Self { head, body, etag, links, made_at, max_age, source: "", is_download: false }
     }
 
-    /// A document that was read at `made_at`. Its TTL is `time_to_live` seconds, or less where something in
-    /// it expires sooner.
+    /// Creates the content of a document that was read at `made_at`. Its TTL is `time_to_live` seconds, or
+    /// less where something in it expires sooner.
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
         let max_age = document.max_age(time_to_live, made_at);
         Self::new(
@@ -149,7 +149,7 @@ impl Content {
         self
     }
 
-    /// Says where a verdict comes from.
+    /// Adds the source of a verdict, and its header.
     pub(crate) fn with_source(mut self, source: &'static str) -> Self {
         self.head.set("Server-Timing", format_args!("source;desc=\"{source}\""));
         Self { source, ..self }
@@ -161,7 +161,7 @@ impl Content {
         Self { is_download: true, ..self }
     }
 
-    /// Says of the verdict on a wallet that there is a signed form of it, and that an acceptance changes it.
+    /// Adds the headers of a verdict on a wallet, which has a signed form and depends on an acceptance.
     pub(crate) fn with_forms_of(self, route: &Route) -> Self {
         if matches!(route, Route::Kya { .. }) { self.varying_by_request() } else { self }
     }
@@ -178,27 +178,27 @@ impl Content {
         self
     }
 
-    /// A body that must not be kept.
+    /// Creates content that must not be kept.
     pub(crate) fn no_store(media_type: &str, body: &str, now: Timestamp) -> Self {
         Self::new(media_type, body.into(), String::new(), None, now, Lifetime::Seconds(0))
     }
 
-    /// Seconds since it was made, rounded up: a cache downstream must not keep it too long.
+    /// Returns the seconds since it was made, rounded up: a cache downstream must not keep it too long.
     fn age(&self, now: Timestamp) -> u64 {
         now.as_millis().saturating_sub(self.made_at.as_millis()).div_ceil(1_000)
     }
 
-    /// The TTL in milliseconds.
+    /// Returns the TTL in milliseconds.
     pub(crate) const fn max_age_millis(&self) -> u64 {
         self.max_age as u64 * 1_000
     }
 
-    /// Whether it is in the last tenth of its TTL.
+    /// Returns whether it is in the last tenth of its TTL.
     pub(crate) const fn is_due_for_renewal(&self, now: Timestamp) -> bool {
         due_for_renewal(self.made_at.as_millis(), self.max_age_millis()) <= now.as_millis()
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns its size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let links = self.links.as_ref().map_or(0, String::capacity);
         size_of::<Self>() + self.head.0.capacity() + self.body.capacity() + self.etag.capacity() + links
@@ -209,11 +209,11 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
     pub(crate) request_id: &'a str,
-    /// What the answer is about, where that is a verdict.
+    /// Registry of a verdict (CAIP-10); `None` for other answers.
     pub(crate) registry: Option<&'a str>,
     pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
-    /// Whether the body is a download, and the client takes it compressed.
+    /// Whether the body is a download, and the client accepts it compressed.
     pub(crate) is_compressed: bool,
 }
 
@@ -228,7 +228,7 @@ impl Head {
         Self(head)
     }
 
-    /// Names and values are visible ASCII, of which JSON escapes quotes and backslashes.
+    /// Adds a header. Names and values are visible ASCII, of which JSON escapes quotes and backslashes.
     fn set(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         let _ = write!(self.0, "{}\"{name}\":\"", if self.0.is_empty() { "" } else { "," });
@@ -264,7 +264,7 @@ impl Head {
     }
 }
 
-/// Writes into a JSON string.
+/// Writer into a JSON string.
 struct Escaped<'a>(&'a mut String);
 
 impl Write for Escaped<'_> {
@@ -283,10 +283,10 @@ impl Write for Escaped<'_> {
 
 /// The methods of most paths.
 const READ_METHODS: &str = "GET, HEAD, OPTIONS";
-/// Those of a path that takes a body.
+/// The methods of a path that takes a body.
 const POST_METHODS: &str = "POST, OPTIONS";
 
-/// The answer to a CORS preflight (Fetch standard).
+/// Answers a CORS preflight (Fetch standard).
 pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::Response> {
     let methods = if takes_post { POST_METHODS } else { READ_METHODS };
     let mut head = Head(String::new());
@@ -299,8 +299,8 @@ pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::R
     head.response(204, None)
 }
 
-/// The content; 304 where the client of a GET or HEAD has it already: `known` is its `If-None-Match` (RFC
-/// 9110 section 13.1.2). `is_hit` says that it came without an RPC request.
+/// Returns the content, or 304 where the client of a GET or HEAD has it already: `known` is its
+/// `If-None-Match` (RFC 9110 section 13.1.2). `is_hit` says that it came without an RPC request.
 pub(crate) fn success(
     content: &Content,
     is_hit: bool,
@@ -316,14 +316,14 @@ pub(crate) fn success(
     let known = known.filter(|_| content.max_age > 0 && !content.etag.is_empty());
     let is_known = known.is_some_and(|known| matches(known, &content.etag));
     let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
-    // The runtime compresses what has this header. Types of text are compressed without it.
+    // The runtime compresses bodies with this header. Types of text are compressed without it.
     if delivery.is_compressed && body.is_some() {
         head.set("Content-Encoding", "gzip");
     }
     Ok((status, head.response(status, body)?))
 }
 
-/// A stream with the headers of this content; without a stream, the headers alone.
+/// Returns a stream with the headers of this content; without a stream, the headers alone.
 pub(crate) fn stream(
     content: &Content,
     stream: Option<&web_sys::ReadableStream>,
@@ -334,12 +334,12 @@ pub(crate) fn stream(
     Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
 }
 
-/// The response to a client that has disconnected. Nothing is sent.
+/// Returns the response to a client that has disconnected. Nothing is sent.
 pub(crate) fn disconnected() -> Result<web_sys::Response> {
     Head(String::new()).response(499, None)
 }
 
-/// A message with this status, which is kept nowhere; without a body where it is empty.
+/// Returns a message with this status, which is kept nowhere; without a body where it is empty.
 pub(crate) fn message(status: u16, body: &str, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
     let mut head = Head::common();
     if !body.is_empty() {
@@ -350,7 +350,7 @@ pub(crate) fn message(status: u16, body: &str, delivery: &Delivery<'_>) -> Resul
     head.response(status, Some(body.as_bytes()).filter(|body| !body.is_empty()))
 }
 
-/// The body of an error with this status.
+/// Returns an error with this status and body.
 pub(crate) fn failure(
     error: &Error,
     status: u16,
@@ -374,7 +374,7 @@ pub(crate) fn failure(
     head.response(status, Some(body.as_bytes()))
 }
 
-/// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).
+/// Returns whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak, a list, or `*`).
 fn matches(known: &str, etag: &str) -> bool {
     let opaque = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
     known.split(',').map(str::trim).any(|tag| tag == "*" || opaque(tag) == opaque(etag))

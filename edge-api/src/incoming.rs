@@ -1,4 +1,4 @@
-//! What a request asks for: its resource, and the form of the answer that its client accepts.
+//! Parsing of a request: its resource, and the form of the answer that its client accepts.
 
 use std::{borrow::Cow, cell::OnceCell};
 
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Incoming<'a> {
     pub(crate) request: &'a web_sys::Request,
     headers: web_sys::Headers,
-    /// The call of a tool that is its body.
+    /// The tool call in its body, where it is one.
     pub(crate) call: OnceCell<mcp::Call>,
 }
 
@@ -41,14 +41,14 @@ impl<'a> Incoming<'a> {
         self.headers.get(name).ok().flatten()
     }
 
-    /// The media types that the client accepts: the path's own before the header's.
+    /// Returns the media types that the client accepts: the path's own before the header's.
     pub(crate) fn accept(&self, target: &Target) -> Cow<'static, str> {
         let of_path = Route::media_type(target.path_and_query()).map(Cow::Borrowed);
         of_path.unwrap_or_else(|| self.header("Accept").unwrap_or_default().into())
     }
 
-    /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a
-    /// Worker sees is Cloudflare's own.
+    /// Returns whether the client takes a body in gzip. The client's own value is beside the request: the
+    /// header that a Worker sees is Cloudflare's.
     pub(crate) fn takes_gzip(&self) -> bool {
         let of_client = Reflect::get(self.request, &"cf".into())
             .and_then(|cf| Reflect::get(&cf, &"clientAcceptEncoding".into()))
@@ -58,7 +58,7 @@ impl<'a> Incoming<'a> {
         accepted.is_some_and(|accepted| accept::names(&accepted, "gzip"))
     }
 
-    /// The key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
+    /// Returns the key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
     pub(crate) fn client(&self) -> ClientKey {
         ClientKey::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
     }
@@ -68,30 +68,30 @@ impl<'a> Incoming<'a> {
 pub(crate) enum Resource {
     /// A static page.
     Page(&'static Page),
-    /// Whether this code runs at all.
+    /// Liveness of this code.
     Live,
     /// The keys that verdicts are signed with.
     Keys,
-    /// The registry and the way to it.
+    /// The discovery document of the registry.
     Registry,
-    /// An answer to a client of MCP that takes no data.
+    /// A reply to an MCP client that takes no data.
     Message(mcp::Reply),
-    /// A client of MCP calls a tool, which a route answers.
+    /// A tool call of an MCP client, which a route answers.
     Tool(mcp::Call),
-    /// Several messages of a client of MCP.
+    /// Several messages of an MCP client.
     Batch(Vec<mcp::Message>),
     /// A request that is rate-limited, and answered from the chain or the index.
     Counted(Request),
 }
 
-/// The published keys, where verifiers look for them.
+/// Path of the published keys, where verifiers look for them.
 const KEYS: &str = "/.well-known/jwks.json";
 
 /// `/readyz`, where every error means that the service is not ready.
 pub(crate) const READY: &str = "/readyz";
 
 impl Resource {
-    /// The resource of a request. A body is read only where the path takes one.
+    /// Parses the resource of a request. A body is read only where the path takes one.
     pub(crate) async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
         match method {
             "GET" | "HEAD" => Self::parse_get(target),
@@ -153,12 +153,12 @@ impl Resource {
     }
 }
 
-/// Whether a path takes POST.
+/// Checks that a path takes POST.
 pub(crate) fn check_post(target: &Target) -> Result<(), Error> {
     if target.path() == mcp::PATH { Ok(()) } else { Route::check_post(target.path_and_query()) }
 }
 
-/// What a client gets.
+/// Form of an answer.
 pub(crate) enum AnswerForm {
     /// The document.
     Json,
@@ -174,7 +174,7 @@ impl AnswerForm {
     }
 }
 
-/// The request; one for a stream where it asks for changes and accepts events.
+/// Turns a request for changes into one for a stream, where its client accepts events.
 pub(crate) fn as_stream(request: &Incoming<'_>, target: &Target, counted: Request) -> Result<Request, Error> {
     let is_stream = || accept::names(&request.accept(target), EVENTS_TYPE);
     match counted {
@@ -189,7 +189,7 @@ pub(crate) fn as_stream(request: &Incoming<'_>, target: &Target, counted: Reques
     }
 }
 
-/// The form that a request accepts: JSON, or a token in its place.
+/// Returns the form that a request accepts: JSON, or a token in its place.
 pub(crate) fn form_of(
     request: &Incoming<'_>,
     settings: &Settings,
@@ -201,7 +201,7 @@ pub(crate) fn form_of(
         return Ok(AnswerForm::Json);
     };
     let audience = Route::audience(target.path_and_query())?;
-    // A verdict of another time would be one that has ended; a list and a proof are no statement on a wallet.
+    // A verdict at another block may no longer hold; a list and a proof are no statement on one wallet.
     let is_signed = matches!(route, Route::Kya { block: None, .. });
     match accept::form(&request.accept(target), is_signed && settings.signing.is_some()) {
         Some(Form::Json) => Ok(AnswerForm::Json),

@@ -36,26 +36,26 @@ use registry_core::{
 };
 use worker::{Env, Result as WorkerResult};
 
-/// Milliseconds for which the index is not asked again what it could not answer.
+/// Milliseconds for which a failed question to the index is not repeated.
 pub(crate) const UNINDEXED_MILLIS: u64 = 1_000;
-/// Milliseconds that the object has for its progress, which it need not ask the chain for.
+/// Timeout of a question about the object's progress, in milliseconds: it needs no chain.
 const PROGRESS_MILLIS: u64 = 1_000;
-/// Milliseconds for which an object that let its time pass is not asked: the chain answers at once.
+/// Milliseconds for which an object that timed out is not asked: the chain answers at once.
 const SILENCE_MILLIS: u64 = 10_000;
 
 thread_local! {
-    /// Until when the object is asked nothing, unix milliseconds.
+    /// Unix milliseconds until which the object is asked nothing.
     static SILENT_UNTIL: Cell<u64> = const { Cell::new(0) };
-    /// Until when the object is asked for nothing that the chain can answer, unix milliseconds.
+    /// Unix milliseconds until which the object is asked only questions that the chain cannot answer.
     static SLOW_UNTIL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the object has let its time pass just now, and told not even its progress.
+/// Returns whether the object has just timed out, and did not tell its progress either.
 fn is_silent() -> bool {
     unix_millis() < SILENT_UNTIL.get()
 }
 
-/// Whether the object has let its time pass just now, while it told its progress.
+/// Returns whether the object has just timed out, but told its progress.
 fn is_slow() -> bool {
     unix_millis() < SLOW_UNTIL.get()
 }
@@ -64,7 +64,7 @@ fn is_slow() -> bool {
 #[derive(Debug)]
 pub(crate) struct IndexResponse {
     pub(crate) document: Document,
-    /// When the chain was asked for it.
+    /// Time at which the chain was asked for it.
     pub(crate) read_at: Timestamp,
     /// The number of the block that it is as of.
     pub(crate) block: u64,
@@ -72,36 +72,36 @@ pub(crate) struct IndexResponse {
     pub(crate) rpc_calls: u32,
 }
 
-/// When an object that has no snapshot is to be asked again.
+/// Time at which an object that has no snapshot is to be asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskAgain {
     Soon,
     /// Seconds from now.
     After(u64),
-    /// Nothing proves its rows.
+    /// Never, as nothing proves its rows.
     Never,
 }
 
-/// Questions to the object of this chain and registry.
+/// Client of the index's object of this chain and registry.
 #[derive(Debug)]
 pub(crate) struct IndexClient {
     object: IndexObject,
-    /// Milliseconds that the object has for a document.
+    /// Timeout of a document, in milliseconds.
     document_millis: u64,
-    /// Milliseconds that it has in addition, where nothing else could answer.
+    /// Milliseconds in addition, where only the object can answer.
     slow_millis: u64,
 }
 
 impl IndexClient {
-    /// The client, where the settings and the bindings provide an index.
+    /// Returns the client, where the settings and the bindings provide an index.
     pub(crate) fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
-        // A third of a request's deadline: the chain, which is asked next, has the rest.
+        // A third of a request's deadline: the rest is left for the chain, which is asked next.
         let deadline_millis = u64::from(settings.rpc_deadline_seconds) * 1_000;
         let (document_millis, slow_millis) = (deadline_millis / 3, deadline_millis);
         IndexObject::of(settings, env).map(|object| Self { object, document_millis, slow_millis })
     }
 
-    /// The document of a route.
+    /// Reads the document of a route.
     ///
     /// # Errors
     ///
@@ -114,15 +114,15 @@ impl IndexClient {
         self.read(question, route.needs_index(), scan_would_do).await
     }
 
-    /// Changes from there on, as server-sent events. Errors: those of [`document`](Self::document); the index
-    /// is the only source.
+    /// Reads the changes since a cursor, as server-sent events. Errors: those of
+    /// [`document`](Self::document); the index is the only source.
     pub(crate) async fn events(&self, since: Since) -> Result<IndexResponse, Error> {
         let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX, liable: None }.canonical();
         self.read(IndexQuestion::Events { route }, true, |_| false).await
     }
 
-    /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor, which is the
-    /// `links` of the piece before. Errors: those of [`document`](Self::document); the index is the only
+    /// Reads a piece of the whole list of `/agents/compliance`: the first, or the one at a cursor, which is
+    /// the `links` of the piece before. Errors: those of [`document`](Self::document); the index is the only
     /// source.
     pub(crate) async fn list_piece(&self, cursor: Option<String>) -> Result<IndexResponse, Error> {
         self.read(IndexQuestion::ListPiece { cursor }, true, |_| false).await
@@ -130,11 +130,11 @@ impl IndexClient {
 
     /// Closes a list that is not read to its end, before the piece at a cursor.
     pub(crate) async fn close_list(&self, cursor: String) {
-        // Where that fails, the list is closed once it is in another one's way.
+        // If that fails, the object closes the list once another one needs its place.
         let _ = within(self.document_millis, self.object.ask(IndexQuestion::CloseList { cursor })).await;
     }
 
-    /// The progress of the index; `None` where the object does not answer.
+    /// Reads the progress of the index; `None` where the object does not answer.
     pub(crate) async fn progress(&self) -> Option<IndexStatus> {
         match within(PROGRESS_MILLIS, self.object.ask(IndexQuestion::Progress)).await? {
             Ok(IndexAnswer::Progress(progress, store_fault, rows)) => {
@@ -144,7 +144,7 @@ impl IndexClient {
         }
     }
 
-    /// What the index knows of the wallets of a route; `None` where it knows nothing, or nothing recent. With
+    /// Reads the index's excerpt on the wallets of a route; `None` where it has none, or no recent one. With
     /// `history=1` the object may refresh first, unless it is slow and a scan can answer.
     pub(crate) async fn excerpt(&self, route: &Route) -> Option<Excerpt> {
         let wallets: Vec<String> = route.wallets().iter().map(|wallet| format!("{wallet:#x}")).collect();
@@ -161,8 +161,8 @@ impl IndexClient {
         }
     }
 
-    /// The manifest of the registry's snapshot, or the shard that it names so; where the object has none, or
-    /// has another version of it by now, when it is to be asked again.
+    /// Reads the manifest of the registry's snapshot, or the shard of this entry. Errors: the object does not
+    /// have it, or not this version; the error says when to ask again.
     pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Result<Vec<u8>, AskAgain> {
         let question = match entry {
             None => IndexQuestion::Manifest,
@@ -186,8 +186,8 @@ impl IndexClient {
         binding::bytes(&response).await.map_err(|_| AskAgain::Soon)
     }
 
-    /// Asks for a document. `is_only_source`: the chain is not asked next. `scan_would_do` says of the number
-    /// of agents whether a scan could answer instead.
+    /// Asks for a document. `is_only_source`: the chain is not asked next. `scan_would_do` returns whether a
+    /// scan could answer instead for this number of agents.
     async fn read(
         &self,
         question: IndexQuestion,

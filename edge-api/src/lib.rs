@@ -1,8 +1,8 @@
 //! The read API as a Cloudflare Worker: a thin host around `registry-core`.
 //!
 //! The core makes all decisions; this crate has the counters, the caches, and the bytes to and from clients.
-//! What it shares with the Worker that keeps the [`index`] is in `edge-shared`: settings, and the way to RPC
-//! endpoints and bindings.
+//! `edge-shared` has the parts that it shares with the Worker that keeps the [`index`]: settings, and access
+//! to RPC endpoints and bindings.
 
 mod api;
 mod body;

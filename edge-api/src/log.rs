@@ -6,7 +6,7 @@ use worker::{console_log, js_sys::Math};
 /// The longest request id that is accepted from a client.
 const LONGEST_ID: usize = 64;
 
-/// What is known of a request when it is answered.
+/// Log record of a request, filled until it is answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// `X-Request-Id`.
@@ -21,16 +21,16 @@ pub(crate) struct Record {
     pub(crate) cache: &'static str,
     /// Requests sent to RPC endpoints.
     pub(crate) rpc_calls: u32,
-    /// Where a verdict comes from: `snapshot` or `chain`.
+    /// Source of a verdict: `snapshot` or `chain`.
     pub(crate) source: &'static str,
     /// The code of the error in the response.
     pub(crate) error: &'static str,
-    /// Unix milliseconds.
+    /// Time of arrival, unix milliseconds.
     pub(crate) started_at: u64,
 }
 
 impl Record {
-    /// A request that just came in.
+    /// Creates the record of a request that just came in.
     pub(crate) const fn begin(id: String, ray: String, method: String, started_at: u64) -> Self {
         Self { id, ray, method, route: "none", cache: "", rpc_calls: 0, source: "", error: "", started_at }
     }
@@ -54,7 +54,7 @@ impl Record {
     }
 }
 
-/// The client's request id if it is a plain one, else Cloudflare's, else a random one.
+/// Returns the client's request id if it is a plain one, else Cloudflare's, else a random one.
 pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> String {
     // An id need not be hard to guess. 2^52: as many random bits as a double has.
     let random = || format!("{:013x}", (Math::random() * (1_u64 << 52) as f64) as u64);
@@ -62,7 +62,7 @@ pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> String {
     plain("X-Request-Id").or_else(|| plain("CF-Ray")).unwrap_or_else(random)
 }
 
-/// Cloudflare's id of a request.
+/// Returns Cloudflare's id of a request; empty where there is none.
 pub(crate) fn ray(header: impl Fn(&str) -> Option<String>) -> String {
     header("CF-Ray").filter(|id| is_plain(id)).unwrap_or_default()
 }

@@ -35,35 +35,35 @@ const CLIENTS_OF_A_SITE: u32 = 10;
 /// The operator's settings, as documented in `docs/operating.md`.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Those that both Workers have.
+    /// Settings that both Workers have.
     pub(crate) shared: Rc<WorkerSettings>,
     /// A name that differs for every set of endpoints, chain and storage layout, and discloses no endpoint.
     pub(crate) upstream: String,
     pub(crate) limits: ClientLimits,
     pub(crate) limiter_mode: LimiterMode,
-    /// Where verdicts come from.
+    /// Source of verdicts.
     pub(crate) kya_source: KyaSource,
     /// The longest duration of a stream of changes.
     pub(crate) stream_seconds: u32,
-    /// How many streams of changes may be open.
+    /// Limits on open streams of changes.
     pub(crate) streams: LeaseLimits,
-    /// How verdicts are signed; `None` where they are not.
+    /// Keys and issuer of signed verdicts; `None` where verdicts are not signed.
     pub(crate) signing: Option<Signing>,
-    /// The origins whose pages `/mcp` answers; empty where it answers all.
+    /// The origins of pages that `/mcp` answers; empty where it answers all.
     mcp_origins: Vec<Audience>,
-    /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not
-    /// configured.
+    /// Chain and registry of the verdicts (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is
+    /// not configured.
     pub(crate) registry: Option<String>,
     /// The document of the registry, without the read API itself; `None` where the chain is not configured.
     pub(crate) well_known: Option<WellKnown>,
 }
 
-/// How verdicts are signed.
+/// Keys and issuer of signed verdicts.
 #[derive(Debug)]
 pub(crate) struct Signing {
     /// The keys, of which the first one signs.
     pub(crate) keys: KeySet,
-    /// Who signs: `iss` of the tokens.
+    /// Issuer of the tokens: `iss`.
     pub(crate) issuer: String,
     /// The chain of the wallets.
     pub(crate) chain_id: u64,
@@ -78,7 +78,7 @@ pub(crate) struct ClientLimits {
     pub(crate) site: WindowLimit,
 }
 
-/// How the instances of a Worker count a client's requests together.
+/// Way in which the instances of a Worker count a client's requests together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimiterMode {
     /// Each instance counts, and publishes its count through KV.
@@ -87,7 +87,7 @@ pub(crate) enum LimiterMode {
     Binding,
 }
 
-/// Where verdicts come from.
+/// Source of verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KyaSource {
     /// From the index's snapshot of the registry, and from the chain where that has none.
@@ -101,8 +101,8 @@ thread_local! {
 }
 
 impl Settings {
-    /// The settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the rule; its
-    /// value is kept back.
+    /// Returns the settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the
+    /// rule, not the value.
     pub(crate) fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let settings = Self::parse(WorkerSettings::of(env)?, &Variables(&of_environment(env)))?;
@@ -112,7 +112,7 @@ impl Settings {
         SETTINGS.with(|settings| settings.get_or_init(parsed).clone())
     }
 
-    /// Whether `/mcp` answers a request with this `Origin`. Programs send none.
+    /// Returns whether `/mcp` answers a request with this `Origin`. Programs send none.
     pub(crate) fn takes_mcp_of(&self, origin: Option<&str>) -> bool {
         let known = |origin: &str| self.mcp_origins.iter().any(|known| known.as_str() == origin);
         self.mcp_origins.is_empty() || origin.is_none_or(known)
@@ -149,8 +149,8 @@ impl Settings {
     }
 }
 
-/// The name of a chain as read through these endpoints with this storage layout: any change of them is
-/// another name.
+/// Returns the name of a chain as read through these endpoints with this storage layout: any change of them
+/// is another name.
 fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint], layout: Option<&Layout>) -> String {
     let mut endpoints = String::new();
     for endpoint in rpc {
@@ -159,7 +159,7 @@ fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint], layout: Option<&Layout>)
         endpoints.push_str(endpoint.authorization.as_deref().unwrap_or_default());
         endpoints.push('\n');
     }
-    // Evidence depends on it. A layout has a form in JSON.
+    // Evidence depends on the layout, which always has a form in JSON.
     endpoints += &layout.and_then(|layout| serde_json::to_string(layout).ok()).unwrap_or_default();
     let digest = keccak256(endpoints);
     let digest = digest.get(..8).map(hex::encode).unwrap_or_default();

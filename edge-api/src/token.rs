@@ -20,7 +20,7 @@ use crate::{
     settings::Signing,
 };
 
-/// How long the published keys may be cached, in seconds: so much longer is a key taken that was removed.
+/// Seconds for which the published keys may be cached: a removed key is accepted for as long.
 const KEYS_MAX_AGE: u32 = 60;
 
 thread_local! {
@@ -28,8 +28,8 @@ thread_local! {
     static SIGNER: RefCell<Option<JsValue>> = const { RefCell::new(None) };
 }
 
-/// The verdict of an answer of `/kya/:wallet` as a token for this audience, judged by an acceptance where the
-/// request has one. Errors: [`Error::Misconfigured`] where the runtime refuses the key.
+/// Signs the verdict of an answer of `/kya/:wallet` as a token for this audience, judged by an acceptance
+/// where the request has one. Errors: [`Error::Misconfigured`] where the runtime refuses the key.
 pub(crate) async fn sign(
     signing: &Signing,
     verdict: &Content,
@@ -71,7 +71,7 @@ pub(crate) async fn sign(
         .varying_by_request())
 }
 
-/// The published keys.
+/// Returns the published keys.
 pub(crate) fn published(signing: &Signing, now: Timestamp) -> Content {
     let body = signing.keys.published();
     let etag = registry_core::api::document::entity_tag(&body);

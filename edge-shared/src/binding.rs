@@ -10,14 +10,14 @@ use worker::{
     web_sys::{RequestInit, Response},
 };
 
-/// The response of a binding. Errors: what the binding throws.
+/// Sends a request to a binding. Errors: the binding's exception.
 pub async fn fetch(binding: &JsValue, url: &str, init: &RequestInit) -> Result<Response> {
     let fetch: Function = Reflect::get(binding, &"fetch".into())?.unchecked_into();
     let response: Promise = fetch.call2(binding, &url.into(), init)?.unchecked_into();
     Ok(JsFuture::from(response).await?.unchecked_into())
 }
 
-/// A request that posts this as JSON. Errors: what has no form in JSON.
+/// Creates a request that posts this as JSON. Errors: the body has no form in JSON.
 pub fn json(body: &impl Serialize) -> Result<RequestInit> {
     let init = RequestInit::new();
     init.set_method("POST");
@@ -25,13 +25,13 @@ pub fn json(body: &impl Serialize) -> Result<RequestInit> {
     Ok(init)
 }
 
-/// The response of an object. Any valid URL will do: an object has one endpoint. Errors: what the object
-/// throws.
+/// Sends a request to an object. Any valid URL will do: an object has one endpoint. Errors: the object's
+/// exception.
 pub async fn call(object: Stub, init: &RequestInit) -> Result<Response> {
     fetch(&object.into_rpc(), "https://object/", init).await
 }
 
-/// The response, where its status is 200. Errors: every other status.
+/// Returns the response, where its status is 200. Errors: every other status.
 pub fn ok(response: Response) -> Result<Response> {
     match response.status() {
         200 => Ok(response),
@@ -39,18 +39,18 @@ pub fn ok(response: Response) -> Result<Response> {
     }
 }
 
-/// Sends a request to an object, and reads its response; both are JSON. Errors: what the object throws, every
+/// Sends a request to an object, and reads its response; both are JSON. Errors: the object's exception, every
 /// status but 200, and a response of another type.
 pub async fn ask<A: DeserializeOwned>(object: Stub, request: &impl Serialize) -> Result<A> {
     from_json(&ok(call(object, &json(request)?).await?)?).await
 }
 
-/// A response's body, from JSON. Errors: a body that breaks off or is of another type.
+/// Reads a response's body from JSON. Errors: a body that breaks off or is of another type.
 pub async fn from_json<A: DeserializeOwned>(response: &Response) -> Result<A> {
     Ok(serde_json::from_str(&text(response).await?)?)
 }
 
-/// A response's body, as bytes. Errors: a body that breaks off.
+/// Reads a response's body as bytes. Errors: a body that breaks off.
 pub async fn bytes(response: &Response) -> Result<Vec<u8>> {
     let buffer: ArrayBuffer = JsFuture::from(response.array_buffer()?).await?.unchecked_into();
     let bytes = Uint8Array::new(&buffer).to_vec();
@@ -59,7 +59,7 @@ pub async fn bytes(response: &Response) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A response's body, as text. Errors: a body that breaks off.
+/// Reads a response's body as text. Errors: a body that breaks off.
 pub async fn text(response: &Response) -> Result<String> {
     Ok(JsFuture::from(response.text()?).await?.as_string().unwrap_or_default())
 }

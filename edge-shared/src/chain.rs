@@ -26,38 +26,38 @@ use worker::{
 use crate::{settings::WorkerSettings, unix_millis};
 
 thread_local! {
-    /// How long this instance's requests take, and what extra ones they have paid for.
+    /// Durations of this instance's requests, and the extra requests that they have earned.
     static HEDGING: RefCell<Hedging> = RefCell::default();
 }
 
-/// What an instance of a Worker knows of its endpoints: which one answers, on which chain, and how.
+/// A Worker instance's knowledge of its endpoints: which one answers, on which chain, and how.
 #[derive(Default)]
 pub struct KnownEndpoints(RefCell<Option<Endpoints>>);
 
 impl KnownEndpoints {
-    /// Nothing is known.
+    /// Creates it without any knowledge.
     pub const fn new() -> Self {
         Self(RefCell::new(None))
     }
 
-    /// The copy for a run that begins now, unix milliseconds ([`Endpoints::for_run`]).
+    /// Returns the copy for a run that begins now, unix milliseconds ([`Endpoints::for_run`]).
     pub fn for_run(&self, settings: &WorkerSettings, now: u64) -> Endpoints {
         let new = || Endpoints::new(settings.rpc.len(), settings.chain_id);
         self.0.borrow_mut().get_or_insert_with(new).for_run(now)
     }
 
-    /// Merges what a run has learned.
+    /// Merges the findings of a run.
     pub fn merge(&self, update: &Update) {
         self.0.borrow_mut().iter_mut().for_each(|known| known.merge(update));
     }
 
-    /// What runs have found out of each endpoint.
+    /// Returns the features that runs have found of each endpoint.
     pub fn features(&self) -> Vec<NodeFeatures> {
         self.0.borrow().iter().flat_map(Endpoints::features).collect()
     }
 }
 
-/// The limits of a run.
+/// Returns the limits of a run.
 pub fn limits(settings: &WorkerSettings, now: Timestamp) -> Limits {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
     let freshness = Freshness { now, max_age_seconds };
@@ -69,16 +69,16 @@ pub fn limits(settings: &WorkerSettings, now: Timestamp) -> Limits {
     }
 }
 
-/// The Worker, for the time of one run.
+/// The Worker as the host of one run.
 pub struct FetchHost<'a> {
     /// The settings, which have the endpoints.
     pub settings: &'a WorkerSettings,
-    /// When the run began, unix milliseconds.
+    /// Begin of the run, unix milliseconds.
     pub began: u64,
-    /// How many requests were sent to endpoints.
+    /// Number of requests sent to endpoints.
     pub rpc_calls: &'a mut u32,
-    /// Merges what is learned of the endpoints. A client that disconnects ends this request: what it has
-    /// learned by then is there for the next one.
+    /// Merges the findings about endpoints. A client that disconnects ends this request: its findings until
+    /// then are there for the next one.
     pub merge: &'a dyn Fn(&Update),
 }
 
@@ -101,14 +101,14 @@ impl RpcHost for FetchHost<'_> {
     }
 }
 
-/// The reply to a batch.
+/// Outcome of a round trip.
 type RoundTrip = Result<RpcReply, Failure>;
 
 fn is_good(reply: &RoundTrip) -> bool {
     matches!(reply, Ok(RpcReply { status, body, .. }) if hedge::is_good(Reply { status: *status, body }))
 }
 
-/// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
+/// Makes one round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
 /// aborted.
 async fn hedged(settings: &WorkerSettings, batch: &Batch, may_hedge: bool, rpc_calls: &mut u32) -> RoundTrip {
     let (endpoints, began) = (&settings.rpc, unix_millis());
@@ -159,7 +159,7 @@ async fn race(
     if winner(Some(is_good(&other))) == Some(racer) { first } else { other }
 }
 
-/// One round trip. Errors: [`Failure`], where there is no reply.
+/// Makes one round trip. Errors: [`Failure`], where there is no reply.
 pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<RpcReply, Failure> {
     let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
     let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
@@ -191,8 +191,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A plain object, not a `Headers`: each object of the runtime that JavaScript has seen keeps kilobytes until
-/// V8 collects all.
+/// Returns a plain object, not a `Headers`: each object of the runtime that JavaScript has seen keeps
+/// kilobytes until V8 collects all.
 fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
     let headers = Object::new();
     let json = JsValue::from("application/json");

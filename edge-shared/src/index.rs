@@ -1,6 +1,6 @@
-//! The way to the object that keeps the index of this chain and registry.
+//! Access to the object that keeps the index of this chain and registry.
 //!
-//! The read API's Worker asks it, and its own Worker, which looks after its alarm.
+//! The read API's Worker asks it, and so does its own Worker, which looks after its alarm.
 
 use std::cell::Cell;
 
@@ -27,12 +27,12 @@ pub struct IndexObject {
 }
 
 impl IndexObject {
-    /// The object, where the settings and the bindings provide an index.
+    /// Returns the object, where the settings and the bindings provide an index.
     pub fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
         Self::named(settings.index_name()?, settings, env)
     }
 
-    /// The objects of indexes of earlier formats, the latest first.
+    /// Returns the objects of indexes of earlier formats, the latest first.
     pub fn earlier(settings: &WorkerSettings, env: &Env) -> Vec<Self> {
         let names = settings.earlier_index_names().into_iter().flatten();
         names.filter_map(|name| Self::named(name, settings, env)).collect()
@@ -48,11 +48,11 @@ impl IndexObject {
         }
     }
 
-    /// The response to a question: a document, a part of the snapshot, or an [`IndexAnswer`]. Errors: what
-    /// the object throws, every status but 200, and a response of another version of the protocol.
+    /// Sends a question; the response is a document, a part of the snapshot, or an [`IndexAnswer`]. Errors:
+    /// the object's exception, every status but 200, and a response of another version of the protocol.
     pub async fn post(&self, question: IndexQuestion) -> Result<Response> {
         let object = match self.location {
-            // Of effect when the object is created; later it stays where it is.
+            // The hint counts when the object is created; later it stays where it is.
             Some(hint) => self.objects.get_by_name_with_location_hint(&self.name, hint)?,
             None => self.objects.get_by_name(&self.name)?,
         };
@@ -61,7 +61,7 @@ impl IndexObject {
         Reflect::set(&headers, &VERSION_HEADER.into(), &PROTOCOL_VERSION.to_string().into())?;
         init.set_headers(&headers);
         let response = binding::call(object, &init).await?;
-        // Its status and its body mean something only in this version.
+        // Status and body have a meaning only in this version.
         if let Err(other) = check_version(response.headers().get(VERSION_HEADER)?.as_deref()) {
             warn_of_other_version("index unavailable", &other);
             return Err(other.to_string().into());
@@ -69,8 +69,8 @@ impl IndexObject {
         binding::ok(response)
     }
 
-    /// The answer to a question that is answered by neither a document nor a part of the snapshot. Errors:
-    /// those of [`post`](Self::post), and another answer.
+    /// Asks a question with an [`IndexAnswer`], neither a document nor a part of the snapshot. Errors: those
+    /// of [`post`](Self::post), and another answer.
     pub async fn ask(&self, question: IndexQuestion) -> Result<IndexAnswer> {
         binding::from_json(&self.post(question).await?).await
     }

@@ -1,6 +1,6 @@
-//! What the two Workers share, the one of the read API (`edge-api`) and the one that keeps its index
-//! (`edge-index`): [settings], and the way to [RPC endpoints](chain), [bindings](binding), and the
-//! [objects](index) that keep indexes.
+//! Parts that two Workers share, that of the read API (`edge-api`) and that of its index (`edge-index`):
+//! [settings], and access to [RPC endpoints](chain), [bindings](binding), and the [objects](index) that keep
+//! indexes.
 
 pub mod binding;
 pub mod chain;
@@ -10,7 +10,7 @@ pub mod time;
 
 use worker::js_sys::Date;
 
-/// The clock, in unix milliseconds.
+/// Returns the clock's time in unix milliseconds.
 pub fn unix_millis() -> u64 {
     // A whole number of milliseconds, far below 2^53.
     Date::now() as u64

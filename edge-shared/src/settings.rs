@@ -66,7 +66,7 @@ const LOCATION_HINTS: [&str; 9] = ["wnam", "enam", "sam", "weur", "eeur", "apac"
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
 /// The chain of that endpoint.
 const DEFAULT_CHAIN_ID: u64 = 84_532;
-/// Verdicts must not rest on the state of a node that has been stuck for longer: a suspension is to show
+/// Verdicts must not rest on the state of a node that has been stuck for longer: a suspension has to show
 /// within the TTL of verdicts, which counts from the block's time.
 const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 60;
 
@@ -75,7 +75,7 @@ const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 60;
 pub struct WorkerSettings {
     /// The RPC endpoints, at least one.
     pub rpc: Vec<RpcEndpoint>,
-    /// Scheme and host of the first RPC endpoint, whichever answers: what clients may see.
+    /// Scheme and host of the first RPC endpoint, whichever answers, for clients to see.
     pub public_rpc: String,
     /// Removes the secret parts of the endpoints' URLs from nodes' messages.
     pub redactor: Redactor,
@@ -95,7 +95,7 @@ pub struct WorkerSettings {
     pub multicall3: Address,
     /// Whether there is an index.
     pub index_mode: IndexMode,
-    /// Where the platform should create the index's object.
+    /// Region in which the platform should create the index's object.
     pub index_location: Option<&'static str>,
     /// The storage layout for evidence, where the registry's code is not this project's.
     pub layout: Option<Layout>,
@@ -110,7 +110,7 @@ pub struct WorkerSettings {
     kya_ttl: u32,
 }
 
-/// Where answers about the whole registry are read from.
+/// Source of answers about the whole registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexMode {
     /// From scans of the chain.
@@ -124,14 +124,14 @@ thread_local! {
 }
 
 impl WorkerSettings {
-    /// The settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the rule; its
-    /// value is kept back.
+    /// Returns the settings of this instance. Errors: [`Error::Misconfigured`], naming the variable and the
+    /// rule, not the value.
     pub fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let warnings =
                 check_variables(Object::keys(env.unchecked_ref::<Object>()).iter().filter_map(|name| {
                     let value = Reflect::get(env, &name).ok()?;
-                    // workerd's `fromEnvironment`, of a variable that is not set.
+                    // Null is workerd's `fromEnvironment` of a variable that is not set.
                     (!value.is_null()).then_some((name.as_string()?, Kind::of(&value)))
                 }))?;
             for warning in &warnings {
@@ -153,7 +153,7 @@ impl WorkerSettings {
         check_binding("INDEX", needed, is_bound)
     }
 
-    /// Reads the settings. Errors: [`Error::Misconfigured`], as [`of`](Self::of) has it.
+    /// Parses the settings. Errors: [`Error::Misconfigured`], as for [`of`](Self::of).
     pub fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
         let chain_id = variables.chain_id()?;
         let rpc_url = match variables.text("RPC_URL") {
@@ -174,7 +174,7 @@ impl WorkerSettings {
             None if rpc.len() > 1 => {
                 "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
             }
-            // Rows that are kept while endpoints change must not come to be of two chains.
+            // Rows that are kept while endpoints change must not mix two chains.
             None if index_mode == IndexMode::DurableObject => {
                 "is not set; where INDEX is durable-object, it is the chain that the index is of"
             }
@@ -210,7 +210,7 @@ impl WorkerSettings {
         })
     }
 
-    /// The TTL of answers of that scope, in seconds; 0 is not to be kept.
+    /// Returns the TTL of answers of that scope, in seconds; 0 is not to be kept.
     pub const fn time_to_live(&self, scope: CacheScope) -> u32 {
         match scope {
             CacheScope::None => 0,
@@ -220,35 +220,35 @@ impl WorkerSettings {
         }
     }
 
-    /// The same in milliseconds.
+    /// Returns the TTL of answers of that scope, in milliseconds.
     pub fn millis_to_live(&self, scope: CacheScope) -> u64 {
         u64::from(self.time_to_live(scope)) * 1_000
     }
 
-    /// What a snapshot of the registry is of; `None` without a chain id, which the settings rule out where
+    /// Returns chain and registry of a snapshot; `None` without a chain id, which the settings rule out where
     /// there is an index.
     pub fn identity(&self) -> Option<Identity> {
         self.chain_id.map(|chain_id| Identity { chain_id, registry: self.registry })
     }
 
-    /// The name of the index's object; `None` as for [`identity`](Self::identity).
+    /// Returns the name of the index's object; `None` as for [`identity`](Self::identity).
     pub fn index_name(&self) -> Option<String> {
         self.chain_id.map(|chain_id| object_name(chain_id, self.registry))
     }
 
-    /// The names of the objects of indexes of earlier formats, the latest first.
+    /// Returns the names of the objects of indexes of earlier formats, the latest first.
     pub fn earlier_index_names(&self) -> Option<[String; 4]> {
         self.chain_id.map(|chain_id| earlier_object_names(chain_id, self.registry))
     }
 
-    /// The seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts is
-    /// shorter.
+    /// Returns the seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts
+    /// is shorter.
     pub fn follow_seconds(&self) -> u32 {
         self.kya_ttl.clamp(1, 10)
     }
 }
 
-/// The environment variables by name. A configuration may have a number as a number.
+/// Returns the lookup of environment variables by name. A configuration may have a number as a number.
 pub fn of_environment(env: &Env) -> impl Fn(&str) -> Option<String> {
     |name| match Kind::of(&Reflect::get(env, &name.into()).ok()?) {
         Kind::Text(text) => Some(text),
@@ -256,7 +256,7 @@ pub fn of_environment(env: &Env) -> impl Fn(&str) -> Option<String> {
     }
 }
 
-/// What an entry of the environment is.
+/// Kind of an entry of the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     /// A text, or a whole number.
@@ -271,7 +271,7 @@ impl Kind {
     fn of(value: &JsValue) -> Self {
         match (value.as_string(), value.as_f64()) {
             (Some(text), _) => Self::Text(text),
-            // From 2^53 on a double may not be what was written.
+            // From 2^53 on a double may differ from the number in the configuration.
             (None, Some(number))
                 if number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number) =>
             {
@@ -284,7 +284,7 @@ impl Kind {
     }
 }
 
-/// Checks the types of all entries of the environment; the warnings are of those that are no settings.
+/// Checks the types of all entries of the environment. Warns of those that are no settings.
 fn check_variables(entries: impl Iterator<Item = (String, Kind)>) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
     for (name, kind) in entries {
@@ -323,7 +323,7 @@ pub fn check_binding(
 pub struct Variables<'a>(pub &'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// A variable's value; an empty one counts as not set.
+    /// Returns a variable's value; an empty one counts as not set.
     pub fn text(&self, name: &str) -> Option<String> {
         debug_assert!(NAMES.contains(&name), "{name} is not among the names of settings");
         let value = (self.0)(name)?;
@@ -331,7 +331,7 @@ impl Variables<'_> {
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// The value that `parse` returns for a variable, `default` where it is not set. Errors:
+    /// Returns the value that `parse` returns for a variable, `default` where it is not set. Errors:
     /// [`Error::Misconfigured`], with the rule.
     pub fn parsed<T>(
         &self,
@@ -344,12 +344,12 @@ impl Variables<'_> {
         parse(&text).ok_or_else(|| misconfigured(name, rule))
     }
 
-    /// A whole number. Errors: [`Error::Misconfigured`].
+    /// Returns a whole number. Errors: [`Error::Misconfigured`].
     pub fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
         self.parsed(name, default, "must be a whole number of at least 0", |text| text.parse().ok())
     }
 
-    /// A duration of at least one second and at most an hour. Errors: [`Error::Misconfigured`].
+    /// Returns a duration of at least one second and at most an hour. Errors: [`Error::Misconfigured`].
     pub fn seconds(&self, name: &str, default: u32) -> Result<u32, Error> {
         match self.number(name, default)? {
             seconds @ 1..=3_600 => Ok(seconds),
@@ -357,7 +357,7 @@ impl Variables<'_> {
         }
     }
 
-    /// An address. Errors: [`Error::Misconfigured`].
+    /// Returns an address. Errors: [`Error::Misconfigured`].
     pub fn address(&self, name: &str) -> Result<Option<Address>, Error> {
         let parse = |text: String| {
             address::parse(&text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))
@@ -405,7 +405,7 @@ impl Variables<'_> {
     }
 }
 
-/// The error of a variable that breaks a rule.
+/// Returns the error of a variable that breaks a rule.
 pub fn misconfigured(name: &str, problem: impl Display) -> Error {
     Error::Misconfigured(format!("{name} {problem}"))
 }

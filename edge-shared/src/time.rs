@@ -5,7 +5,7 @@ use core::{pin::pin, time::Duration};
 use futures_util::future::{Either, select};
 use worker::Delay;
 
-/// The output of a future, or `None` if that takes longer than so many milliseconds.
+/// Returns the output of a future, or `None` if that takes longer than so many milliseconds.
 pub async fn within<T>(millis: u64, future: impl Future<Output = T>) -> Option<T> {
     match select(pin!(future), pin!(pause(millis))).await {
         Either::Left((output, _)) => Some(output),

@@ -122,8 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the URL of a server that answers its first request with these bytes and hangs up, or never
-    /// does.
+    /// Returns the URL of a server that answers one request with these bytes and hangs up, or never answers.
     async fn server(answer: Option<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -35,7 +35,7 @@ thread_local! {
     static NEWEST: RefCell<NewestBlock> = RefCell::default();
 }
 
-/// The answer of a route, from the data centre's cache or the chain.
+/// Reads the answer of a route, from the data centre's cache or the chain.
 pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let now = Timestamp::from_millis(unix_millis());
@@ -50,7 +50,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
         // An answer as of a final block outlives the setting.
         let is_pinned = route.block().is_some();
         let longest = if is_pinned { time_to_live.max(FINAL_SECONDS) } else { time_to_live };
-        // For a renewal an entry is of use only if another instance has renewed it already.
+        // A renewal uses an entry only if another instance has renewed it already.
         let is_usable = |content: &Content| !(reading.is_renewal && content.is_due_for_renewal(now));
         if let Some(content) = colo::find(colo_key, longest, now).await.filter(is_usable) {
             return Ok(Rc::new(of_chain(content, route)));
@@ -60,7 +60,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
         true => verdict(route, reading, now).boxed_local().await?,
         false => ask(question(route, reading, now), reading).await?,
     };
-    // An older block says nothing of the newest one.
+    // An older block says nothing about the newest one.
     if let (Some(block), None) = (document.block, route.block()) {
         NEWEST.with_borrow_mut(|newest| newest.see(block.block_number, now));
     }
@@ -75,7 +75,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
     Ok(content)
 }
 
-/// What is left of a document's TTL, in seconds. A verdict at a certain block stays the same, and where
+/// Returns the seconds left of a document's TTL. A verdict at a given block stays the same, and where
 /// blocks may be of any age there is no freshness.
 fn time_left(document: &Document, route: &Route, reading: &Reading, now: Timestamp) -> u32 {
     let settings = reading.settings();
@@ -86,14 +86,14 @@ fn time_left(document: &Document, route: &Route, reading: &Reading, now: Timesta
     }
 }
 
-/// Says of verdicts that they are the chain's.
+/// Marks verdicts as the chain's.
 fn of_chain(content: Content, route: &Route) -> Content {
     let content = if route.is_about_wallets() { content.with_source("chain") } else { content };
     content.with_forms_of(route)
 }
 
-/// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in
-/// memory, or with `history=1` from one that is made for all who ask for a past.
+/// Reads a verdict. A wallet's past comes from the index, or else from a scan: from the one that is in
+/// memory, or with `history=1` from one that all requests for a past share.
 async fn verdict(route: &Route, reading: &Reading, now: Timestamp) -> Result<Document, Error> {
     let context = &reading.context;
     let late = match (&context.index, route.block()) {
@@ -115,15 +115,15 @@ async fn verdict(route: &Route, reading: &Reading, now: Timestamp) -> Result<Doc
         return ask(asked, reading).await;
     }
     asked.question.scan = scans::in_memory();
-    // The excerpt is polled first: one that is in memory is there before the chain is asked.
+    // The excerpt is polled first: one in memory is ready before the chain is asked.
     match select(pin!(arriving), pin!(ask(asked, reading))).await {
         Either::Left(((), asking)) => asking.await,
         Either::Right((document, _)) => document,
     }
 }
 
-/// The scan that all share who ask for a wallet's past. A registry too large for one is no error: the verdict
-/// says that the past is unknown.
+/// Returns the scan that all requests for a wallet's past share. A registry too large for one is no error:
+/// the verdict says that the past is unknown.
 async fn scan_for_history(reading: &Reading) -> Result<Option<Scan>, Error> {
     let mut record = Record { rpc_calls: 0, ..reading.record.clone() };
     let scan = share(&reading.context, ScanRead, &mut record).await;
@@ -150,7 +150,7 @@ async fn ask(asked: WithEvidence, reading: &Reading) -> Result<Document, Error> 
     Ok(document)
 }
 
-/// The question of a route, without sources of a wallet's past.
+/// Returns the question of a route, without sources of a wallet's past.
 fn question(route: &Route, reading: &Reading, now: Timestamp) -> WithEvidence {
     let settings = reading.settings();
     let (registry, chain) = (settings.registry, settings.public_rpc.clone());

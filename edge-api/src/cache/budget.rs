@@ -1,5 +1,5 @@
-//! The budget of reply bytes in flight. Each reply has a limit, and nothing else bounds the sum of those that
-//! arrive at once: a read waits until there is room for what it may take.
+//! The budget of reply bytes in flight. Each reply has a limit, but nothing else bounds the sum of replies
+//! that arrive at once: a read waits until there is room for its limit.
 
 use std::cell::RefCell;
 
@@ -11,8 +11,8 @@ use registry_core::{
     host::shared_reads::{FIRST_PAUSE_MILLIS, next_pause},
 };
 
-/// Two histories of an agent at once, or a thousand verdicts. A reply takes some three times its size while
-/// it is read.
+/// Room for two histories of an agent at once, or a thousand verdicts. A reply takes some three times its
+/// size while it is read.
 const BYTES: usize = 16 << 20;
 const LIMITS: LeaseLimits = LeaseLimits { per_holder: BYTES, per_instance: BYTES };
 

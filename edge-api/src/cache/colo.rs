@@ -11,22 +11,22 @@ use worker::{Cache, Headers, Response, ResponseBody, Result, web_sys};
 use super::context::RequestContext;
 use crate::http::{Content, JSON_TYPE, Lifetime};
 
-/// Milliseconds that the cache has for an entry. It is in the same data centre, the chain is not.
+/// Timeout of a lookup in milliseconds. The cache is in the same data centre, the chain is not.
 const LOOKUP_MILLIS: u64 = 500;
-/// The header of when an entry was made, in unix milliseconds. Only inside the cache; clients get `Age`.
+/// Header with an entry's time, in unix milliseconds. Only inside the cache; clients get `Age`.
 const MADE_AT: &str = "X-Made-At";
-/// The header of its TTL in seconds.
+/// Header with an entry's TTL in seconds.
 const MAX_AGE: &str = "X-Max-Age";
 
-/// The key of a route's answer. The documents' format, chain, endpoints and registry are part of it: no
-/// answer is served after a change of the code or of these settings.
+/// Returns the key of a route's answer. The documents' format, chain, endpoints and registry are part of it:
+/// no answer is served after a change of the code or of these settings.
 pub(super) fn key(context: &RequestContext, route: &Route) -> String {
     let RequestContext { origin, settings, .. } = context;
     let (upstream, WorkerSettings { multicall3, registry, .. }) = (&settings.upstream, &*settings.shared);
     format!("{origin}/{FORMAT}/{upstream}/{multicall3}/{registry}{}", route.canonical())
 }
 
-/// An entry, and its body.
+/// Returns an entry, and its body.
 async fn lookup(key: &str) -> Option<(Response, Vec<u8>)> {
     let reading = async {
         let entry = Cache::default().get(key, false).await.ok()??;
@@ -36,7 +36,7 @@ async fn lookup(key: &str) -> Option<(Response, Vec<u8>)> {
     within(LOOKUP_MILLIS, reading).await?
 }
 
-/// The entry, where its TTL is not over and it is younger than `time_to_live` seconds.
+/// Returns the entry, where its TTL is not over and it is younger than `time_to_live` seconds.
 pub(super) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option<Content> {
     let (entry, body) = lookup(key).await?;
     let header = |name| entry.headers().get(name).ok()?;
@@ -59,20 +59,20 @@ pub(super) async fn store(key: String, content: &Content) {
     }
 }
 
-/// The key of a part of the registry's snapshot.
+/// Returns the key of a part of the registry's snapshot.
 pub(super) fn snapshot_key(context: &RequestContext, name: &str) -> String {
     let RequestContext { origin, settings, .. } = context;
     format!("{origin}/{FORMAT}/{}/{}/snapshot/{name}", settings.upstream, settings.shared.registry)
 }
 
-/// The bytes under a key, and when they were made, unix milliseconds.
+/// Returns the bytes under a key, and their time in unix milliseconds.
 pub(super) async fn find_bytes(key: &str) -> Option<(Vec<u8>, u64)> {
     let (entry, body) = lookup(key).await?;
     let made_at = entry.headers().get(MADE_AT).ok()??.parse().ok()?;
     Some((body, made_at))
 }
 
-/// The body of an entry. The library's own way takes a step of JavaScript for every 4 KiB.
+/// Reads the body of an entry. The library's own way takes a step of JavaScript for every 4 KiB.
 async fn body(entry: &Response) -> Option<Vec<u8>> {
     let ResponseBody::Stream(stream) = entry.body() else { return None };
     let response = web_sys::Response::new_with_opt_readable_stream(Some(stream)).ok()?;

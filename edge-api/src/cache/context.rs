@@ -1,4 +1,4 @@
-//! What a request brings along, as far as answering it goes.
+//! The context of a request, as far as its answer needs it.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use worker::Context;
 
 use crate::{index::IndexClient, settings::Settings};
 
-/// The surroundings of a request.
+/// Context of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) settings: Rc<Settings>,
@@ -23,21 +23,21 @@ pub(crate) struct RequestContext {
     pub(crate) signer: Option<Address>,
 }
 
-/// What can be asked for.
+/// Requests that caches and sources answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
-    /// Whether a question could be answered.
+    /// Readiness of the service.
     Ready,
     /// Bytes of the registry's snapshot.
     Download(Download),
     /// A question of the read API.
     Api(Route),
-    /// Changes from there on, for a stream.
+    /// Changes since a cursor, for a stream.
     Events(Since),
 }
 
 impl Request {
-    /// How many requests it counts as in the rate limit.
+    /// Returns the number of requests that it counts as in the rate limit.
     pub(crate) fn cost(&self) -> u32 {
         match self {
             Self::Api(route) => route.cost(),

@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{chain::node_features, http::Content, index::UNINDEXED_MILLIS};
 
-/// The reply to the question whether the registry could be read.
+/// Size limit of the reply to the readiness query.
 const READINESS_BYTES: usize = 16 << 10;
-/// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
+/// With the scan, this is little more than a quarter of an instance's memory. The list of the most agents
 /// that a scan covers takes 20 MB.
 const CAPACITY_BYTES: usize = 24 * 1024 * 1024;
 thread_local! {
@@ -58,7 +58,7 @@ impl CacheKey for DocumentKey {
 /// The read of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DocumentRead {
-    /// From the index's object alone; [`Error::IndexUnavailable`] where it does not know.
+    /// From the index's object alone; [`Error::IndexUnavailable`] where it has no answer.
     Index(Route),
     /// From the source of such requests: the chain, or for events the index.
     Direct(Request),
@@ -76,8 +76,8 @@ impl SharedRead for DocumentRead {
         DocumentKey::Read(self.clone())
     }
 
-    /// A verdict with the wallet's past may take a scan, which extends its deadline. What comes from the
-    /// index's object, or may, waits for that first.
+    /// A verdict with the wallet's past may take a scan, which extends its deadline. A read that the index's
+    /// object answers, or may answer, waits for that first.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         let deadlines = match self {
             Self::Direct(Request::Api(Route::Kya { history: true, .. })) => 4,
@@ -109,7 +109,7 @@ impl SharedRead for DocumentRead {
 
     fn outcome(content: &Rc<Content>) -> ReadOutcome {
         let (bytes, made_at) = (content.size(), content.made_at.as_millis());
-        // A download's parts are kept, and it is made of them again.
+        // The parts of a download are kept, and it is made of them again.
         let millis = if content.is_download { 0 } else { content.max_age_millis() };
         ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::IfHot }
     }
@@ -122,7 +122,7 @@ impl SharedRead for DocumentRead {
     }
 }
 
-/// The document of a route that a scan covers. It is kept beside the scan, until the scan's TTL ends.
+/// Returns the document of a route that a scan covers. It is kept beside the scan, until the scan's TTL ends.
 pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Error> {
     let key = DocumentKey::OfScan(route.clone(), kept.made_at.as_millis());
     DOCUMENTS.with_borrow_mut(|documents| {
@@ -135,7 +135,7 @@ pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Err
     })?
 }
 
-/// From the object that keeps the index.
+/// Reads a document from the index's object.
 async fn from_index(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = reading.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
@@ -148,7 +148,7 @@ async fn from_index(route: &Route, reading: &Reading) -> Result<Rc<Content>, Err
     Ok(Rc::new(if varies { content.varying_by_accept() } else { content }))
 }
 
-/// Changes, from the object that keeps the index.
+/// Reads changes from the index's object.
 async fn events(since: Since, reading: &Reading) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = reading.context.index.as_ref().ok_or(Error::IndexRequired)?;
@@ -157,7 +157,7 @@ async fn events(since: Since, reading: &Reading) -> Result<Rc<Content>, Error> {
     Ok(Rc::new(Content::of(response.document, settings.follow_seconds(), response.read_at)))
 }
 
-/// Whether a question could be answered, by the chain and the index.
+/// Reads the readiness of the chain and the index.
 async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = match &reading.context.index {
@@ -189,7 +189,7 @@ async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
     Ok(Rc::new(Content::of(document, 0, now)))
 }
 
-/// From the snapshot, or else from the chain.
+/// Reads a document from the snapshot, or else from the chain.
 async fn from_snapshot_or_chain(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
     if route.is_in_snapshot() {
         match snapshot::answer(&reading.context, route, &reading.record).boxed_local().await {

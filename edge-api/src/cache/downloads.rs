@@ -1,9 +1,9 @@
-//! Downloads of the registry's snapshot, for those who hold it themselves: its manifest, and its shards and
-//! segments alone or several in one answer.
+//! Downloads of the registry's snapshot, for clients that hold it themselves: its manifest, and its shards
+//! and segments alone or several in one answer.
 //!
-//! One of a version is valid for as long as a manifest names it, so that its answer is cached for as long as
-//! a client likes. They share the memory and the cache of those that verdicts come from
-//! ([`snapshot`](super::snapshot)); answers made of them are not kept.
+//! A shard of a version is valid for as long as a manifest names it, so that clients may cache it for as
+//! long as they like. Downloads share the memory and the cache of the shards that verdicts come from
+//! ([`snapshot`](super::snapshot)); the answers themselves are not kept.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::http::{Content, Lifetime};
 
-/// The bytes of a download.
+/// Returns the bytes of a download.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ fn reason(error: Error) -> Error {
     if error == Error::NotFound { error } else { Error::IndexUnavailable }
 }
 
-/// Bytes of the snapshot. The seal that they end with is their tag.
+/// Returns bytes of the snapshot. The seal at their end is their tag.
 fn binary(bytes: Vec<u8>, lifetime: Lifetime) -> Rc<Content> {
     let seal = bytes.last_chunk::<8>().map_or(0, |seal| u64::from_be_bytes(*seal));
     let (tag, now) = (format!("W/\"{seal:016x}\""), Timestamp::from_millis(unix_millis()));

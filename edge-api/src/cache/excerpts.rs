@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{index::UNINDEXED_MILLIS, log::Record};
 
-/// Milliseconds that an excerpt has before a verdict does without it.
+/// Milliseconds for which a verdict waits for an excerpt.
 const EXCERPT_MILLIS: u64 = 150;
 /// Most excerpts take less than a kilobyte.
 const CAPACITY_BYTES: usize = 2 * 1024 * 1024;
@@ -90,10 +90,10 @@ const fn is_history(route: &Route) -> bool {
     matches!(route, Route::Kya { history: true, .. })
 }
 
-/// Waits for the excerpt on the wallets of a route, and puts it into `late`. A wallet's past that was asked
-/// for is worth waiting for, any other has [`EXCERPT_MILLIS`].
+/// Waits for the excerpt on the wallets of a route, and puts it into `late`. With `history=1` it waits to the
+/// end, else for [`EXCERPT_MILLIS`].
 pub(super) async fn arrive(context: &RequestContext, route: &Route, late: &LateExcerpt, record: &Record) {
-    // A read that is not awaited any more goes on for later verdicts.
+    // A read that is no longer awaited goes on for later verdicts.
     let mut record = record.clone();
     let asked = match *route {
         // One excerpt serves a wallet's verdict and its evidence.

@@ -2,11 +2,11 @@
 //! none above it:
 //!
 //! ```text
-//!   answer                 a request's way, below
-//!     documents            this instance's memory of answers; readiness, and what the index's object says
+//!   answer                 the entry, below
+//!     documents            this instance's memory of answers; readiness, and answers of the index's object
 //!       downloads            parts of the snapshot, for clients that hold it
 //!       answers              the data centre's cache (colo), then RPC endpoints
-//!         excerpts             what the index knows of a wallet, beside a verdict from the chain
+//!         excerpts             the index's facts about a wallet, beside a verdict from the chain
 //!       snapshot             verdicts: manifest and shards, from memory, the data centre's cache, the object
 //!       signers              whether liable wallets have code, for acceptances
 //!     scans, revenue       one read of the registry, or of an agent's history, for all of its pages
@@ -14,7 +14,7 @@
 //!         budget               bytes of replies in flight
 //! ```
 //!
-//! The ways of three requests:
+//! The paths of three requests:
 //!
 //! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, whose reader asks `snapshot` for
 //!   a manifest and then `answers`. With `?block=` it is `documents` and `answers` at once: a block far
@@ -50,7 +50,7 @@ use self::{
 };
 use crate::{http::Content, log::Record};
 
-/// The answer, and what it cost in `record`.
+/// Answers a request, and adds its cost to `record`.
 pub(crate) async fn answer(
     context: &RequestContext,
     request: Request,

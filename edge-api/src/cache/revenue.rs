@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{http::Content, log::Record};
 
-/// The longest history that a reply has room for takes some 3 MiB.
+/// The longest history that fits a reply takes some 3 MiB.
 const CAPACITY_BYTES: usize = 6 << 20;
 
 thread_local! {
@@ -27,15 +27,15 @@ thread_local! {
         RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
-/// A history, and when it was read.
+/// A history, and the time of its read.
 #[derive(Debug)]
 struct History {
     reports: RevenueReports,
     made_at: Timestamp,
 }
 
-/// The read of an agent's history. What is read serves the requests that came before alone: these pages have
-/// no TTL.
+/// The read of an agent's history. Its value serves only requests that came before: these pages have no
+/// TTL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct HistoryRead {
     id: AgentId,
@@ -60,7 +60,7 @@ impl SharedRead for HistoryRead {
         self.clone()
     }
 
-    /// The read may have to wait for room, and then has a deadline.
+    /// The read may have to wait for room, and has its own deadline after that.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         settings.rpc_deadline_seconds.saturating_mul(2)
     }
@@ -78,7 +78,7 @@ impl SharedRead for HistoryRead {
     }
 }
 
-/// A page of an agent's history.
+/// Returns a page of an agent's history.
 pub(super) async fn page(
     context: &RequestContext,
     id: AgentId,

@@ -41,7 +41,7 @@ impl KeptScan {
         self.max_age as u64 * 1_000
     }
 
-    /// When its TTL ends, unix milliseconds.
+    /// Returns the end of its TTL, unix milliseconds.
     pub(super) const fn until(&self) -> u64 {
         self.made_at.as_millis().saturating_add(self.max_age_millis())
     }
@@ -79,13 +79,13 @@ impl SharedRead for ScanRead {
         ReadOutcome::Value { bytes, made_at, millis: kept.max_age_millis(), renewal: Renewal::IfHot }
     }
 
-    /// A scan takes a hundred calls: one that failed is not tried again for each request.
+    /// A scan takes a hundred calls: a failed one is not tried again for each request.
     fn error_millis(&self, _: &Error) -> u64 {
         LASTING_MILLIS
     }
 }
 
-/// The scan in memory, if its TTL is not over.
+/// Returns the scan in memory, if its TTL is not over.
 pub(super) fn in_memory() -> Option<Scan> {
     let kept = SCANS.with_borrow(|scans| scans.peek(&(), unix_millis()))?;
     kept.ok().map(|kept| kept.scan.clone())

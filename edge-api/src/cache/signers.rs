@@ -1,6 +1,6 @@
-//! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own
-//! cost, and kept until the end of the verdict at the same block. Only what holds at the newest block is
-//! kept: for a verdict at another one (`?block=`) the code is read each time.
+//! Cache of whether liable wallets have code, for acceptances. It is read along with a verdict, or by a query
+//! of an acceptance's own, and kept until the end of the verdict at the same block. Only values at the newest
+//! block are kept: for a verdict at another one (`?block=`) the code is read each time.
 
 use std::cell::RefCell;
 
@@ -16,9 +16,9 @@ use registry_core::{
 use super::{budget::ReplyBytes, context::RequestContext};
 use crate::{chain, log::Record};
 
-/// Some 2,000 wallets.
+/// Room for some 2,000 wallets.
 const CAPACITY_BYTES: usize = 256 * 1024;
-/// The reply about one wallet.
+/// Size limit of the reply about one wallet.
 const REPLY_BYTES: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +34,12 @@ thread_local! {
     static HAS_CODE: RefCell<Cache<Wallet, bool>> = RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
-/// Whether a wallet has code at the newest block, if that is known.
+/// Returns whether a wallet has code at the newest block, if that is known.
 pub(crate) fn has_code(wallet: Address) -> Option<bool> {
     HAS_CODE.with_borrow_mut(|known| known.get(&Wallet(wallet), unix_millis()))
 }
 
-/// The liable wallet of the request's acceptance, if its code is to be read.
+/// Returns the liable wallet of the request's acceptance, if its code is to be read.
 pub(super) fn unread(context: &RequestContext) -> Option<Address> {
     context.signer.filter(|signer| has_code(*signer).is_none())
 }
@@ -52,8 +52,8 @@ pub(super) fn keep(wallet: Address, has_code: bool, until: u64) {
     });
 }
 
-/// What a liable wallet says of an acceptance's signature, at the verdict's block; at the newest one where
-/// the nodes no longer have that of a verdict which was kept. `until` is the verdict's end.
+/// Asks whether a liable wallet accepts an acceptance's signature, at the verdict's block; at the newest one
+/// where the nodes no longer have the block of a kept verdict. `until` is the verdict's end.
 pub(crate) async fn ask(
     context: &RequestContext,
     mut query: SignerQuery,

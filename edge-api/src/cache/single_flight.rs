@@ -1,13 +1,13 @@
 //! Reads, coalesced: concurrent requests for the same thing share one read of it.
 //!
-//! A future of one request must not be awaited by another: the runtime cancels the one that waits. So what
-//! they share is plain data ([`registry_core::host::shared_reads`]): one request holds a lease and reads, the
-//! others look again, each by a timer of its own. This is the only place with leases of reads:
+//! A future of one request must not be awaited by another: the runtime cancels the one that waits. So
+//! requests share plain data ([`registry_core::host::shared_reads`]): one request holds a lease and reads,
+//! the others look again, each by a timer of its own. This is the only place with leases of reads:
 //!
 //! ```text
 //!   share --> Found: the value in memory
-//!         --> Read:  finish, by this request and by `waitUntil`: a client that disconnects takes nothing from
-//!             |      the others
+//!         --> Read:  finish, by this request and by `waitUntil`: a client that disconnects does not stop the
+//!             |      read for the others
 //!             +----> R::read, and every second of it a beat, which extends its lease and its reply bytes
 //!         --> Wait:  a pause, and look again; a lease that has no beat for five seconds is taken over
 //!         --> Renew: the value in memory, and finish in the background
@@ -38,35 +38,35 @@ use registry_core::{
 use super::{budget::ReplyBytes, context::RequestContext};
 use crate::{chain, log::Record};
 
-/// A cache of an instance. Errors are kept, too, for the time that they are certain to repeat.
+/// Cache of an instance. Errors are kept as well, for as long as they are certain to repeat.
 pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;
 
-/// Something that can be read, and kept in a cache.
+/// A kind of read with a cache for its values.
 pub(super) trait SharedRead: Clone + 'static {
     type Key: CacheKey + 'static;
     type Value: Clone + 'static;
 
-    /// The cache that keeps it.
+    /// Returns the cache that keeps its values.
     fn memory() -> &'static Memory<Self::Key, Self::Value>;
 
-    /// The key under which it is kept.
+    /// Returns the key under which its value is kept.
     fn key(&self) -> Self::Key;
 
-    /// How long a request waits for another's read of it: as long as that may take.
+    /// Returns the seconds that a request waits for another's read: as long as the read may take.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32;
 
-    /// The error of a request that has waited for so long.
+    /// Returns the error of a request that has waited for so long.
     fn out_of_patience(&self, seconds: u32) -> Error {
         RunError::OutOfTime { seconds }.into()
     }
 
-    /// Reads it.
+    /// Reads the value.
     async fn read(&self, reading: &Reading) -> Result<Self::Value, Error>;
 
-    /// The size and the TTL of a value.
+    /// Returns the size and the TTL of a value.
     fn outcome(value: &Self::Value) -> ReadOutcome;
 
-    /// Milliseconds for which an error is kept.
+    /// Returns the milliseconds for which an error is kept.
     fn error_millis(&self, error: &Error) -> u64 {
         error.lasting_millis()
     }
@@ -77,7 +77,7 @@ pub(super) struct Reading {
     pub(super) context: RequestContext,
     /// Whether the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
-    /// The request that reads, as its line in the log names it.
+    /// Log record of the request that reads.
     pub(super) record: Record,
     rpc_calls: Cell<u32>,
     in_flight: RefCell<Option<ReplyBytes>>,
@@ -98,7 +98,7 @@ impl Reading {
         self.rpc_calls.set(self.rpc_calls.get() + rpc_calls);
     }
 
-    /// Asks the chain, once there is room for so many bytes of replies.
+    /// Runs a query once there is room for so many bytes of replies.
     pub(super) async fn ask<Q: Query>(
         &self,
         query: Q,
@@ -119,7 +119,7 @@ impl Reading {
     }
 }
 
-/// The value in memory, or else the one that a single request reads for all that ask for it now. `record`
+/// Returns the value in memory, or else the one that a single request reads for all concurrent ones. `record`
 /// takes the cost.
 pub(super) async fn share<R: SharedRead>(
     context: &RequestContext,
@@ -180,7 +180,7 @@ async fn renew<R: SharedRead>(read: R, key: R::Key, lease: ReadLease, reading: R
     Record { cache: "RENEWAL", rpc_calls, error, ..record }.write(status, unix_millis());
 }
 
-/// Reads a value for all requests that wait for it; with it the number of RPC requests that it took.
+/// Reads a value for all requests that wait for it; returns it with the number of RPC requests that it took.
 async fn finish<R: SharedRead>(
     read: R,
     key: R::Key,
@@ -203,7 +203,7 @@ async fn finish<R: SharedRead>(
     let now = unix_millis();
     let outcome = match &value {
         Ok(value) => R::outcome(value),
-        // True of one block, as values are: a request that came after the read began needs a newer block.
+        // Like a value, it is true of one block: a request after the read's begin needs a newer block.
         Err(Error::Query(QueryError::AgentNotFound(_))) => {
             ReadOutcome::Value { bytes: 0, made_at: now, millis: 0, renewal: Renewal::IfHot }
         }

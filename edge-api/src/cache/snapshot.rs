@@ -39,21 +39,21 @@ use crate::{
     settings::KyaSource,
 };
 
-/// The longest time that a manifest is kept.
+/// Longest time that a manifest is kept, in milliseconds.
 const MANIFEST_MILLIS: u64 = 20_000;
-/// A manifest takes 200 KB at a million agents, with what has changed last.
+/// A manifest takes 200 KB at a million agents, with the latest changes.
 const MANIFEST_CAPACITY_BYTES: usize = 2 * 1024 * 1024;
-/// Some 260 shards and segments.
+/// Room for some 260 shards and segments.
 const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
-/// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
-/// shard.
+/// Room for some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts
+/// in a shard.
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
-/// Of a larger one, a range's, each would take the room of many verdicts, and all of them more memory with
-/// every round: no hole that one leaves fits the next. It is made of its shards in milliseconds.
+/// Answers that are larger, those of ranges, are not kept: each would take the room of many verdicts, and all
+/// of them would fragment memory, as no gap fits the next one. They are made of shards in milliseconds.
 const LARGEST_ANSWER_BYTES: usize = 64 * 1024;
-/// For how many seconds a data centre keeps a shard or segment.
+/// Seconds for which a data centre keeps a shard or segment.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
-/// The shortest TTL of verdicts: a manifest is a part of it old when it is got, and lasts whole seconds.
+/// Shortest TTL of verdicts: a manifest has used up a part of it when it arrives, and lasts whole seconds.
 const SHORTEST_TTL_SECONDS: u32 = 2;
 /// Milliseconds for which a verdict waits for the object, before it asks the chain.
 const OBJECT_MILLIS: u64 = 1_000;
@@ -65,11 +65,11 @@ thread_local! {
         RefCell::new(Cache::new(SHARD_CAPACITY_BYTES));
     static ANSWERS: RefCell<Cache<AnswerKey, Rc<Content>>> =
         RefCell::new(Cache::new(ANSWER_CAPACITY_BYTES));
-    /// After how many milliseconds the object, which has just refused a manifest, is to be asked again.
+    /// Milliseconds after which the object, which has just refused a manifest, is to be asked again.
     static REFUSED_MILLIS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A manifest, and when it was got from the object.
+/// A manifest, and the time at which the object gave it.
 #[derive(Debug)]
 pub(super) struct KeptManifest {
     pub(super) manifest: Manifest,
@@ -78,7 +78,7 @@ pub(super) struct KeptManifest {
 }
 
 impl KeptManifest {
-    /// Seconds until it is read anew.
+    /// Returns the seconds until it is read anew.
     pub(super) fn seconds_left(&self) -> u32 {
         let left = self.made_at.saturating_add(self.millis).saturating_sub(unix_millis()) / 1_000;
         u32::try_from(left).unwrap_or(0)
@@ -110,7 +110,7 @@ impl SharedRead for ManifestRead {
         let millis = MANIFEST_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 3);
         let key = colo::snapshot_key(&reading.context, "manifest");
         let found = colo::find_bytes(&key).await.and_then(|(bytes, made_at)| {
-            // For a renewal an entry is of use only if another instance has renewed it already.
+            // A renewal uses an entry only if another instance has renewed it already.
             let age = if reading.is_renewal { millis / 3 } else { millis };
             let manifest = parse(&bytes, settings).ok().filter(|_| now < made_at.saturating_add(age))?;
             Some(Rc::new(KeptManifest { manifest, made_at, millis }))
@@ -198,8 +198,8 @@ impl SharedRead for ShardRead {
     }
 }
 
-/// The manifest, or a shard, from the object. A renewal waits for one that is slow, and what the chain cannot
-/// answer instead.
+/// Reads the manifest, or a shard, from the object. A renewal waits for a slow object, and so does a read
+/// that the chain cannot answer.
 async fn from_object(
     reading: &Reading,
     entry: Option<ShardEntry>,
@@ -226,8 +226,8 @@ fn parse(bytes: &[u8], settings: &WorkerSettings) -> Result<Manifest, Error> {
     if settings.identity() == Some(manifest.identity) { Ok(manifest) } else { Err(Error::IndexUnavailable) }
 }
 
-/// When a manifest is too old for a verdict, unix milliseconds. Where blocks may be of any age, the block's
-/// time says nothing.
+/// Returns the time at which a manifest becomes too old for a verdict, unix milliseconds. Where blocks may be
+/// of any age, the block's time does not count.
 fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
     let of_block = match settings.max_head_age_seconds {
         0 => u64::MAX,
@@ -236,7 +236,7 @@ fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
     manifest.confirmed_at.min(of_block).saturating_add(settings.millis_to_live(CacheScope::Kya))
 }
 
-/// The manifest, where verdicts may come from it now. `is_only_source`: the chain cannot answer instead.
+/// Returns the manifest, where verdicts may come from it now. `is_only_source`: the chain cannot answer.
 pub(super) async fn usable_manifest(
     context: &RequestContext,
     record: &Record,
@@ -263,7 +263,7 @@ pub(super) async fn usable_manifest(
     }
 }
 
-/// Whether the manifest is in memory, and verdicts come from it now.
+/// Returns whether the manifest is in memory, and verdicts come from it now.
 pub(super) fn is_at_hand(context: &RequestContext) -> bool {
     let now = unix_millis();
     let in_memory = || MANIFEST.with_borrow(|manifest| manifest.peek(&(), now))?.ok();
@@ -271,12 +271,12 @@ pub(super) fn is_at_hand(context: &RequestContext) -> bool {
         && in_memory().is_some_and(|kept| now < usable_until(&kept.manifest, &context.settings.shared))
 }
 
-/// Whether verdicts may come from the snapshot.
+/// Returns whether verdicts may come from the snapshot.
 fn is_source(context: &RequestContext) -> bool {
     context.settings.kya_source == KyaSource::Snapshot && context.index.is_some()
 }
 
-/// The answer of a route from the manifest that was got at that unix millisecond.
+/// Key of a route's answer from the manifest of that unix millisecond.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct AnswerKey(Route, u64);
 
@@ -286,7 +286,7 @@ impl CacheKey for AnswerKey {
     }
 }
 
-/// The answer of a route from the snapshot.
+/// Answers a route from the snapshot.
 ///
 /// # Errors
 ///
@@ -320,7 +320,7 @@ pub(super) async fn answer(
     ANSWERS.with_borrow_mut(|answers| answers.get_or_derive(&key, now, || Ok((content, bytes, until))))
 }
 
-/// The answer from these shards at `now` (unix milliseconds); `None` where only the chain can tell.
+/// Makes the answer from these shards at `now` (unix milliseconds); `None` where only the chain can tell.
 fn content(
     route: &Route,
     manifest: &Manifest,

@@ -14,9 +14,9 @@ use worker::{Env, console_warn};
 use super::tallies;
 use crate::settings::RATE_BINDING;
 
-/// The most times that the limiter is asked for one request: it counts one each time.
+/// Most queries of the limiter for one request: each counts one.
 const MOST_ASKED: u32 = 10;
-/// Milliseconds that the limiter has for an answer: it holds up no request for longer.
+/// Timeout of the limiter in milliseconds: it delays no request for longer.
 const LONGEST_MILLIS: u64 = 1_000;
 
 /// Counts a request as `cost` requests; `None` where the limit is off.

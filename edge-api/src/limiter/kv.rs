@@ -29,7 +29,7 @@ use worker::{Context, Env, KvError, KvStore, js_sys::Math};
 use super::tallies;
 use crate::settings::KV_BINDING;
 
-/// The shortest time KV keeps a key for.
+/// Shortest expiration that KV accepts for a key.
 const SHORTEST_EXPIRATION_SECONDS: u64 = 60;
 
 thread_local! {
@@ -103,12 +103,12 @@ async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: Sync
     Ok(())
 }
 
-/// Whether KV may be asked for one more operation of this task at `now` (unix milliseconds).
+/// Returns whether KV may be asked for one more operation of this task at `now` (unix milliseconds).
 fn has_room(task: &SyncTask, now: u64) -> bool {
     CEILING.with_borrow_mut(|ceiling| ceiling.take(task, now))
 }
 
-/// 53 random bits: enough that no two instances share a name.
+/// Returns 53 random bits: enough that no two instances share a name.
 fn random_name() -> String {
     format!("{:014x}", (Math::random() * 2f64.powi(53)) as u64)
 }

@@ -8,9 +8,8 @@
 //! - [`kv`], the default, as every account has a store: every instance counts by itself and publishes its
 //!   count through KV. No latency; shared counts are late.
 //!
-//! In both an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
-//! window is refused without a call, and if KV or the binding fails, the instance's own count
-//! still holds.
+//! In both an instance keeps its tallies in memory ([`tallies`]): a client that has used up its window is
+//! refused without a call, and if KV or the binding fails, the instance's own count still holds.
 //!
 //! The clients of one IPv6 site have a limit together as well: the owner of a /48 has 65,536 networks to send
 //! from. This limit is against floods and need not be exact, so that it is always counted through KV.
@@ -55,13 +54,13 @@ pub(crate) async fn charge(
     }
 }
 
-/// The verdict by what this instance knows, without counting. `None` where the limit is off.
+/// Returns the verdict by this instance's count, without counting. `None` where the limit is off.
 pub(crate) fn peek(limits: &ClientLimits, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     let site = client.site().and_then(|site| tallies::peek(limits.site, &site, now));
     nearer(tallies::peek(limits.client, client, now), site)
 }
 
-/// The one of two verdicts that refuses, or that leaves fewer requests.
+/// Returns the one of two verdicts that refuses, or that leaves fewer requests.
 fn nearer(one: Option<RateLimitVerdict>, other: Option<RateLimitVerdict>) -> Option<RateLimitVerdict> {
     let order = |verdict: &RateLimitVerdict| (verdict.admitted, verdict.remaining);
     match (one, other) {

@@ -1,4 +1,4 @@
-//! What this instance knows of its clients, in memory.
+//! This instance's tallies of its clients, in memory.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -7,9 +7,9 @@ use registry_core::{
     host::rate_limit::{ClientKey, RateLimitVerdict, WindowLimit, WindowTally},
 };
 
-/// Clients counted at once. Above it the quiet ones are evicted, so that memory stays bounded.
+/// Clients counted at once. Above it quiet ones are evicted, so that memory stays bounded.
 const MAX_CLIENTS: usize = 50_000;
-/// A client of no more requests than this is evicted first.
+/// Clients of no more requests than this are evicted first.
 const QUIET: u32 = 10;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
     static TALLIES: RefCell<HashMap<ClientKey, WindowTally>> = RefCell::new(HashMap::new());
 }
 
-/// The verdict by what this instance knows, without counting. `None` where the limit is off.
+/// Returns the verdict by this instance's count, without counting. `None` where the limit is off.
 pub(crate) fn peek(limit: WindowLimit, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     // It may be empty, or of an earlier window.
     let tally = TALLIES.with_borrow(|tallies| tallies.get(client).copied().unwrap_or_default());

@@ -58,14 +58,14 @@ static PAGES: [Page; 5] = [
     Page { path: "/llms.txt", media_type: "text/plain; charset=utf-8", asset: "/llms.txt", links: None },
 ];
 
-/// The page at this path.
+/// Returns the page at this path.
 pub(crate) fn find(path: &str) -> Option<&'static Page> {
     PAGES.iter().find(|page| page.path == path)
 }
 
 impl Page {
-    /// The page, with the request's origin. Errors: [`Error::Misconfigured`] where the Worker was deployed
-    /// without it.
+    /// Returns the page, with the request's origin. Errors: [`Error::Misconfigured`] where the Worker was
+    /// deployed without it.
     pub(crate) async fn content(&self, env: &Env, target: &Target, now: Timestamp) -> Result<Content, Error> {
         let text = match read(env, target.origin(), self.asset).await {
             Ok(Some(text)) => text,
@@ -77,7 +77,7 @@ impl Page {
         let host = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(host, _)| host);
         let values = [("{origin}", origin), ("{host}", host), ("{version}", version)];
         let text = values.into_iter().fold(text, |text, (name, value)| text.replace(name, value));
-        // Of what is sent: it changes with the version.
+        // The tag is that of the text as sent: it changes with the version.
         let etag = entity_tag(&text);
         Ok(Content::new(
             self.media_type,
@@ -90,8 +90,8 @@ impl Page {
     }
 }
 
-/// The registry and the way to it: the document at [`well_known::PATH`]. Errors: [`Error::NotFound`] where
-/// the chain is not configured, which the document has to name.
+/// Returns the discovery document of the registry, which is at [`well_known::PATH`]. Errors:
+/// [`Error::NotFound`] where the chain, which the document has to name, is not configured.
 pub(crate) fn registry(env: &Env, target: &Target, now: Timestamp) -> Result<Content, Error> {
     let settings = Settings::of(env)?;
     let document = settings.well_known.as_ref().ok_or(Error::NotFound)?;
@@ -102,7 +102,7 @@ pub(crate) fn registry(env: &Env, target: &Target, now: Timestamp) -> Result<Con
     Ok(Content::new(JSON_TYPE, text.into_bytes(), etag, None, now, Lifetime::Seconds(MAX_AGE)))
 }
 
-/// An asset's text; `None` where there is no such asset.
+/// Reads an asset's text; `None` where there is no such asset.
 async fn read(env: &Env, origin: &str, asset: &str) -> WorkerResult<Option<String>> {
     let assets = Reflect::get(env, &BINDING.into())?;
     let response = binding::fetch(&assets, &format!("{origin}{asset}"), &RequestInit::new()).await?;

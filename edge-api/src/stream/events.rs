@@ -44,8 +44,8 @@ use crate::{
 /// once.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 
-/// Where a stream begins: after the last event that the client has received, or else where it asks for.
-/// Errors: [`Error::InvalidParameter`] for an id that no event had.
+/// Returns the start of a stream: after the last event that the client has received, or else where it asks
+/// for. Errors: [`Error::InvalidParameter`] for an id that no event had.
 pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::Result<Since, Error> {
     match last_event_id {
         None => Ok(since),
@@ -56,7 +56,7 @@ pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::
     }
 }
 
-/// The stream, which begins with the piece `first`.
+/// Opens the stream, which begins with the piece `first`.
 pub(crate) fn open(events: Events, connection: Connection, record: Record) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
     let writing = write_all(writer.clone(), events, record);
@@ -64,7 +64,7 @@ pub(crate) fn open(events: Events, connection: Connection, record: Record) -> Re
     Ok(stream)
 }
 
-/// A stream's source: what it was asked with, its slot, and its first piece.
+/// Source of a stream: its request's context, its slot, and its first piece.
 pub(crate) struct Events {
     pub(crate) context: RequestContext,
     pub(crate) slot: StreamSlot,

@@ -21,7 +21,7 @@ use worker::{
 use super::write;
 use crate::{cache::RequestContext, connection::Connection};
 
-/// The stream, which begins with the piece `first`.
+/// Opens the stream, which begins with the piece `first`.
 pub(crate) fn open(
     context: RequestContext,
     connection: Connection,
@@ -32,7 +32,7 @@ pub(crate) fn open(
     Ok(stream)
 }
 
-/// `None` where the client disconnected.
+/// Writes all pieces; `None` where the client disconnected.
 async fn write_all(
     writer: WritableStreamDefaultWriter,
     context: RequestContext,
@@ -43,7 +43,7 @@ async fn write_all(
         let written = connection.unless_closed(write(&writer, piece.body.as_bytes())).await;
         let (Some(next), Some(index)) = (piece.links, &context.index) else { return written };
         let close = || {
-            // What is not awaited ends with the request.
+            // A future that is not awaited ends with the request.
             let (index, next) = (Rc::clone(index), next.clone());
             context.runtime.wait_until(async move { index.close_list(next).await });
         };

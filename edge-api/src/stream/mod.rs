@@ -1,5 +1,5 @@
-//! Streamed answers: changes as they come ([`events`]), and a list that is too long to be held in memory
-//! ([`list`]). Streams of changes are limited in number ([`slot`]).
+//! Streamed answers: changes as they come ([`events`]), and a list that is too long for memory ([`list`]).
+//! Streams of changes are limited in number ([`slot`]).
 
 pub(crate) mod events;
 pub(crate) mod list;
@@ -13,7 +13,7 @@ use worker::{
     web_sys::{ReadableStream, TransformStream, WritableStreamDefaultWriter},
 };
 
-/// The two ends of a stream.
+/// Returns the two ends of a new stream.
 fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
     let stream = TransformStream::new()?;
     Ok((stream.writable().get_writer()?, stream.readable()))
@@ -23,11 +23,11 @@ fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
 /// ends: workerd ends an aborted response as if it were whole
 /// (<https://github.com/cloudflare/workerd/issues/6818>).
 ///
-/// `writing` ends with its client's [`Connection`](crate::connection::Connection): `None` then, and there is
-/// no stream any more.
+/// `writing` returns `None` when its client's [`Connection`](crate::connection::Connection) ends: then there
+/// is no stream any more.
 fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Option<Result<()>>>) {
     // The open response keeps the request alive. Not `waitUntil`: on the platform, unlike locally, it ends
-    // the request after 30 seconds, and what it waits for with it.
+    // the request after 30 seconds, and the futures that it waits for.
     spawn_local(async move {
         let ended = match writing.await {
             Some(Ok(())) => writer.close(),

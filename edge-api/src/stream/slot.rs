@@ -18,7 +18,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct StreamSlot {
     number: u64,
-    /// Milliseconds that a stream that lives is silent at most.
+    /// Longest silence of a live stream, in milliseconds.
     silence_millis: u64,
 }
 
