@@ -10,8 +10,8 @@
 //!
 //! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
 //! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
-//! object. Each call has a limit on its time, after which the object counts as unavailable, or, if it tells its
-//! progress, as slow: then it is asked for what it alone can answer, with the limit of a slow node, and the
+//! object. Each call has a timeout, after which the object counts as unavailable, or, if it tells its progress,
+//! as slow: then it is asked only questions that it alone can answer, with the timeout of a slow node, and the
 //! chain is asked the rest.
 
 use core::pin::pin;

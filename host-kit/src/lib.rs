@@ -2,10 +2,10 @@
 //! replies mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature
-//! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], [`health`], and [`print()`].
-//! [`ConfigFault`] says what is wrong with a configuration file, and [`CheckReport`] what the checks before a
-//! daemon's start have found. With the feature `keys` there are private keys in files, with `shell-files` a
-//! program's completions and manual pages.
+//! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], [`health`], and
+//! [`print()`]. [`ConfigFault`] is a fault of a configuration file, and [`CheckReport`] has the results of the
+//! checks before a daemon's start. With the feature `keys` there are private keys in files, with `shell-files`
+//! a program's completions and manual pages.
 
 mod check_report;
 mod config_file;

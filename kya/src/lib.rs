@@ -7,7 +7,7 @@
 //! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; JSON-RPC to a chain; relayer; discovery |
 //! | [`journal`], [`submit`], `fees` | unsettled calls; one execution of a call; gas fees |
 //! | [`place`] | the registry and its endpoints, from options and discovery |
-//! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | the agent's commands |
+//! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | agents' commands |
 //! | [`accept`], [`domain`], [`verify`] | the liable person's commands; offline verification |
 
 #![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`

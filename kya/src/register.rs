@@ -55,8 +55,8 @@ pub struct Register {
     /// The agent changes its own code or constitution.
     #[arg(long)]
     self_modifying: bool,
-    /// Then send the request that --at names once more, signed by the agent, and print its answer. The key has
-    /// to be the agent's own.
+    /// Then send the request that --at names once more, signed by the agent, and print its answer. The key
+    /// has to be the agent's own.
     #[arg(long, requires = "at")]
     then: bool,
 }

@@ -1,5 +1,5 @@
-//! The examples: a registry of three agents, and what the core makes of it. The core's types write them, so
-//! an example cannot show what the API would not answer.
+//! The examples: a registry of three agents, and the core's answers about it. The core's types write them,
+//! so that an example cannot show an answer that the API would not give.
 
 use core::convert::Infallible;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-/// The content of each operation's 200, by the operation's id.
+/// Returns the content of each operation's 200, by the operation's id.
 pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     let token =
         json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]{86}$" });
@@ -74,7 +74,7 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     ])
 }
 
-/// The errors of failures, by the name of the response.
+/// Returns the errors of failures, by the name of the response.
 pub(crate) fn failures() -> BTreeMap<&'static str, Error> {
     let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
     BTreeMap::from([
@@ -124,7 +124,7 @@ fn ago(days: u64) -> Timestamp {
     Timestamp::from_seconds(NOW - days * DAY)
 }
 
-/// A compliant root, its child with an expired attestation, and an agent that a regulator suspended.
+/// Returns a compliant root, its child with an expired attestation, and an agent that a regulator suspended.
 fn agents() -> [Agent; 3] {
     let agent = |number, agent_wallet, scope: &str, attested| Agent {
         agent_id: id(number),
@@ -179,7 +179,7 @@ fn kya_list() -> KyaList {
     vec![verdict(WALLET), verdict(UNREGISTERED)].into()
 }
 
-/// The content of parts of a snapshot.
+/// Returns the content of parts of a snapshot.
 fn binary() -> Value {
     json!({ "application/octet-stream": {} })
 }
@@ -209,7 +209,7 @@ fn page() -> AgentPage {
     AgentPage::of(page, U256::from(agents.len()), page.slice(&agents).to_vec())
 }
 
-/// The first page of a person's agents.
+/// Returns the first page of a person's agents.
 fn list() -> AgentList {
     let query = AgentQuery {
         filter: AgentFilter { haftungsperson: Some(agents()[0].haftungsperson), ..AgentFilter::default() },
@@ -272,7 +272,7 @@ fn lineage() -> LineageNode {
     tree
 }
 
-/// The history of a suspended agent: its registration, a renewed attestation, the suspension.
+/// Returns the history of a suspended agent: its registration, a renewed attestation, the suspension.
 fn history() -> AgentHistory {
     let [_, _, agent] = agents();
     let event = |event, seconds, log_index, transaction: u8| HistoryEvent {
@@ -307,7 +307,7 @@ fn history() -> AgentHistory {
     }
 }
 
-/// The first event of a stream.
+/// Returns the first event of a stream.
 fn event() -> String {
     let ChangeList { data, .. } = changes();
     let of = |change: &Change| {
@@ -317,7 +317,7 @@ fn event() -> String {
     data.first().map(of).unwrap_or_default()
 }
 
-/// A registration, and a suspension an hour later.
+/// Returns a registration, and a suspension an hour later.
 fn changes() -> ChangeList {
     let [agent, _, suspended] = agents();
     let change = |number, agent: Agent, from, to, seconds| Change {
@@ -360,7 +360,7 @@ fn ready() -> Ready {
     }
 }
 
-/// A document of a scan, which the few agents of the examples cannot make fail.
+/// Returns a document of a scan, which the few agents of the examples cannot make fail.
 fn in_full<T>(document: Result<T, Error>) -> T {
     document.unwrap_or_else(|error| unreachable!("{error}"))
 }

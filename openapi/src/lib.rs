@@ -10,7 +10,7 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Stands for 2^256 - 1 in a description until [`text`] writes its digits; a `Value` keeps only the first
+/// Placeholder of 2^256 - 1 in a description until [`text`] writes its digits; a `Value` keeps only the first
 /// seventeen of them.
 pub const UINT256_MAX: &str = "2^256 - 1";
 
@@ -32,17 +32,17 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// A schema for what `T` is written as: a reference, if it is one with a name.
+    /// Returns a schema of `T` as it is serialized: a reference, if the schema has a name.
     pub fn of<T: JsonSchema + ?Sized>(&mut self) -> Value {
         self.0.subschema_for::<T>().to_value()
     }
 
-    /// A JSON body of the example's type.
+    /// Returns a JSON body of the example's type.
     pub fn answer<T: JsonSchema + Serialize>(&mut self, example: &T) -> Value {
         body(&self.of::<T>(), example)
     }
 
-    /// `components/schemas`.
+    /// Returns `components/schemas`.
     pub fn into_components(mut self) -> Map<String, Value> {
         self.0.take_definitions(true)
     }
@@ -61,8 +61,8 @@ impl Transform for WithoutWidths {
     }
 }
 
-/// Writes a choice of constants as an enumeration, the words about each beside it: generators of clients make
-/// a union of types of the choice.
+/// Writes a choice of constants as an enumeration, with the description of each beside it: generators of
+/// clients make a union of types of the choice.
 #[derive(Clone, Debug)]
 struct ClosedSets;
 
@@ -86,7 +86,7 @@ impl Transform for ClosedSets {
     }
 }
 
-/// A response: its description, headers and body.
+/// Returns a response: its description, headers and body.
 ///
 /// Each of `headers` is a name under `components/headers`, where [`header`] describes it.
 #[must_use]
@@ -104,7 +104,7 @@ pub fn response(description: &str, headers: &[&str], content: &Value) -> Value {
     response
 }
 
-/// The response, saying that a value in its body is the `id` by which another operation asks.
+/// Returns the response, saying that a value in its body is the `id` by which another operation asks.
 #[must_use]
 pub fn linked(mut response: Value, operation: &str, pointer: &str) -> Value {
     let link =
@@ -115,19 +115,19 @@ pub fn linked(mut response: Value, operation: &str, pointer: &str) -> Value {
     response
 }
 
-/// A JSON body, and an example of it.
+/// Returns a JSON body, and an example of it.
 #[must_use]
 pub fn body(schema: &Value, example: &impl Serialize) -> Value {
     json!({ "application/json": { "schema": schema, "example": example } })
 }
 
-/// A header of answers, for `components/headers`; `required` where every answer that names it has it.
+/// Returns a header for `components/headers`; `required` where every answer that names it has it.
 #[must_use]
 pub fn header(description: &str, required: bool, schema: &Value, example: &Value) -> Value {
     json!({ "description": description, "required": required, "schema": schema, "example": example })
 }
 
-/// The body of an error with one of these codes, `{"error": message, "code": code}`, and an example of one.
+/// Returns the body of an error with one of these codes, `{"error": message, "code": code}`, and an example.
 #[must_use]
 pub fn error(codes: &[&str], example: &impl Serialize) -> Value {
     let schema = json!({
@@ -137,7 +137,7 @@ pub fn error(codes: &[&str], example: &impl Serialize) -> Value {
     body(&schema, example)
 }
 
-/// The references without a target. A valid description has none.
+/// Returns the references without a target. A valid description has none.
 #[must_use]
 pub fn dangling(description: &Value) -> Vec<String> {
     fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
@@ -158,14 +158,14 @@ pub fn dangling(description: &Value) -> Vec<String> {
     found.into_iter().filter(leads_nowhere).map(str::to_owned).collect()
 }
 
-/// The description's text, ending in a newline.
+/// Returns the description's text, ending in a newline.
 #[must_use]
 pub fn text(description: &Value) -> String {
-    // A tree of strings, numbers and maps with string keys: serialization has nothing to fail on.
+    // A tree of strings, numbers and maps with string keys always has a form in JSON.
     in_digits(&serde_json::to_string_pretty(description).unwrap_or_default()) + "\n"
 }
 
-/// A part of a description in one line.
+/// Returns a part of a description in one line.
 #[must_use]
 pub fn compact(part: &Value) -> String {
     in_digits(&part.to_string())

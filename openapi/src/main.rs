@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// The files and their texts.
+/// Returns the files and their texts.
 fn files() -> anyhow::Result<[(&'static str, String); 2]> {
     let description = read_api::description()?;
     Ok([
@@ -21,7 +21,7 @@ fn files() -> anyhow::Result<[(&'static str, String); 2]> {
     ])
 }
 
-/// Where a file lies.
+/// Returns the path of a file.
 fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)
 }

@@ -33,7 +33,7 @@ pub(crate) struct Operation {
     responses: Map<String, Value>,
 }
 
-/// A response of `read_api.json`, which has only what cannot be derived.
+/// A response of `read_api.json`, which has only the parts that cannot be derived.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ResponseSource {
@@ -44,7 +44,7 @@ pub(crate) struct ResponseSource {
 }
 
 impl ResponseSource {
-    /// The whole response, with these headers beside its own, and this content in place of its own.
+    /// Returns the whole response, with these headers beside its own, and this content in place of its own.
     pub(crate) fn complete(self, headers: &[&str], content: Option<Value>) -> Value {
         let own = self.headers.iter().map(String::as_str);
         let headers: Vec<&str> = headers.iter().copied().chain(own).collect();
@@ -77,7 +77,7 @@ impl Operation {
         }
         let mut headers = Vec::new();
         if let Some(endpoint) = self.endpoint(path) {
-            // Tokens and streams are kept nowhere.
+            // Tokens and streams are never cached.
             let is_document = Route::media_type(&target(path)).is_none();
             let ttl = if is_document { endpoint.cache_scope().default_seconds() } else { 0 };
             let (is_indexed, needs_index) = (is_indexed(&target(path)), needs_index(&target(path)));
@@ -104,14 +104,14 @@ impl Operation {
         parameters.any(|parameter| parameter.get("name").is_some_and(|known| known == name))
     }
 
-    /// The question that the operation asks the core; `None` for an operation of the host.
+    /// Returns the question that the operation asks the core; `None` for an operation of the host.
     fn endpoint(&self, path: &str) -> Option<Route> {
         let Some(body) = &self.request_body else { return Route::parse(&target(path)).ok() };
         let example = body.pointer("/content/application~1json/example")?.to_string();
         Route::parse_post(path, example.as_bytes()).ok()
     }
 
-    /// The responses beside the 200 of an operation that the core answers, by status.
+    /// Returns the responses beside the 200 of an operation that the core answers, by status.
     fn failures(
         &self,
         endpoint: &Route,
@@ -120,7 +120,7 @@ impl Operation {
         needs_index: bool,
     ) -> Vec<(String, Value)> {
         let is_post = self.request_body.is_some();
-        // Of these `Accept` is weighed.
+        // `Accept` is negotiated for these alone.
         let is_verdict = endpoint.is_about_wallets() || matches!(endpoint, Route::Evidence(_));
         let responses = [
             ("304", "NotModified", is_cached),
@@ -141,7 +141,7 @@ impl Operation {
     }
 }
 
-/// An example of a request target of this path.
+/// Returns an example of a request target of this path.
 fn target(path: &str) -> String {
     path.replace("{id}", "1").replace("{prefix}", "a").replace("{wallet}", &examples::WALLET.to_string())
 }
@@ -173,7 +173,7 @@ mod tests {
         let mut known = Vec::new();
         for (path, item) in read_api::source().unwrap().paths {
             let operation = item.into_values().next().unwrap();
-            // Paths of one form of an answer, which has another canonical path.
+            // Paths of one form of an answer have another canonical path.
             let is_form = ["/evidence/", "/token/", "/stream"].iter().any(|form| path.contains(form));
             let Some(endpoint) = operation.endpoint(&path) else { continue };
             if operation.request_body.is_none() && !is_form {

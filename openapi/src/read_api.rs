@@ -36,7 +36,7 @@ macro_rules! named {
     ($($name:ident),* $(,)?) => { [$((stringify!($name), $name.to_string())),*] };
 }
 
-/// The limits that `read_api.json` names.
+/// Returns the limits that `read_api.json` names.
 fn limits() -> impl IntoIterator<Item = (&'static str, String)> {
     named![
         AGENTS_LIMIT_DEFAULT,
@@ -74,7 +74,7 @@ struct Components {
     others: Map<String, Value>,
 }
 
-/// `read_api.json` with its limits written out.
+/// Returns `read_api.json` with its limits written out.
 pub(crate) fn source() -> serde_json::Result<Description> {
     let text = limits().into_iter().fold(include_str!("read_api.json").to_owned(), |text, (name, value)| {
         text.replace(&format!("\"{{{name}}}\""), &value).replace(&format!("{{{name}}}"), &value)
@@ -82,7 +82,7 @@ pub(crate) fn source() -> serde_json::Result<Description> {
     serde_json::from_str(&text)
 }
 
-/// The whole description.
+/// Returns the whole description.
 pub(crate) fn description() -> anyhow::Result<Value> {
     let mut schemas = Schemas::default();
     let mut answers = examples::answers(&mut schemas);
@@ -104,7 +104,7 @@ pub(crate) fn description() -> anyhow::Result<Value> {
     Ok(serde_json::to_value(Description { paths, components, info, others })?)
 }
 
-/// The responses of `components/responses`, with the bodies of those that are errors.
+/// Returns the responses of `components/responses`, with the bodies of those that are errors.
 fn failures(sources: Map<String, Value>) -> anyhow::Result<Map<String, Value>> {
     let mut examples = examples::failures();
     let headers = [COMMON_HEADERS, RATE_LIMIT_HEADERS].concat();
@@ -118,7 +118,7 @@ fn failures(sources: Map<String, Value>) -> anyhow::Result<Map<String, Value>> {
     failures
 }
 
-/// The body of errors with the status of this one.
+/// Returns the body of errors with the status of this one.
 fn body_of(example: &Error) -> Value {
     let status = example.code().status();
     let codes: Vec<_> = Code::all().filter(|code| code.status() == status).map(Code::name).collect();

@@ -1,12 +1,12 @@
-//! The tools of MCP: `tools.json`, whose `outputSchema` names the operation that a tool stands for. The
-//! schema of its body takes the name's place, without what only explains.
+//! The tools of MCP: `tools.json`, with the name of a tool's operation as `outputSchema`. The schema of the
+//! operation's body takes the name's place, without members that only explain.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-/// The tools as clients read them: a JSON array, a tool a line.
+/// Returns the tools as clients read them: a JSON array, a tool a line.
 pub(crate) fn text(description: &Value) -> Result<String> {
     let tools: Vec<Map<String, Value>> = serde_json::from_str(include_str!("tools.json"))?;
     let completed = tools.into_iter().map(|mut tool| {
@@ -18,7 +18,7 @@ pub(crate) fn text(description: &Value) -> Result<String> {
     Ok(format!("[\n{}\n]\n", completed.collect::<Result<Vec<_>>>()?.join(",\n")))
 }
 
-/// The schema of an operation's JSON body, with all that it refers to in `$defs`.
+/// Returns the schema of an operation's JSON body, with all that it refers to in `$defs`.
 fn output_schema(description: &Value, operation: &str) -> Option<Value> {
     let items = description["paths"].as_object()?.values();
     let mut operations = items.filter_map(Value::as_object).flat_map(Map::values);
@@ -40,7 +40,7 @@ fn output_schema(description: &Value, operation: &str) -> Option<Value> {
     Some(root.into())
 }
 
-/// A schema without what only explains; its references lead to `$defs`, and their names are added to `named`.
+/// Returns a schema without members that only explain; its references lead to `$defs`, with names in `named`.
 fn bare(schema: &Value, named: &mut BTreeSet<String>) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(|item| bare(item, named)).collect(),

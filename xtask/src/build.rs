@@ -56,7 +56,7 @@ const WORKERS: [Worker; 2] = [
     Worker { name: "Worker of the index: wasm", package: "edge-index", stem: "index-worker" },
 ];
 
-/// Where a Worker is built, in the directory of its crate.
+/// Directory that a Worker is built in, below that of its crate.
 const BUILD: &str = "build";
 
 impl Worker {
@@ -69,7 +69,7 @@ impl Worker {
     }
 }
 
-/// What the build leaves for tests to run.
+/// Returns the files of the build that tests run.
 pub(crate) fn outputs() -> Vec<PathBuf> {
     let workers = WORKERS.iter().flat_map(|worker| [worker.wasm(), worker.directory().join("index.js")]);
     workers.chain(package::wasm()).collect()
@@ -103,8 +103,8 @@ fn worker(worker: &Worker) -> Result<()> {
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
     fs::copy(module, &named)?;
-    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB. What names the compilers and
-    // their features is for linkers.
+    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB. Names of compilers and their
+    // features are for linkers.
     run(command(node_tool("wasm-opt"))
         .args(["--strip-debug", "--strip-producers", "--strip-target-features"])
         .args(["--generate-stack-ir", "--optimize-stack-ir", "--shrink-level=2"])
@@ -133,7 +133,7 @@ pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<
     Ok(())
 }
 
-/// The inputs of everything that the core is compiled into.
+/// Returns the inputs of everything that the core is compiled into.
 pub(crate) fn core_inputs() -> Vec<PathBuf> {
     let paths = [
         "Cargo.toml",

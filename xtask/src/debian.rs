@@ -39,26 +39,26 @@ pub(crate) const POSTGRES: Package =
 /// The server that gates share their nonces through.
 pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--version"]);
 
-/// What the documentation's commands ask and read answers with.
+/// The client and the JSON reader of the documentation's commands.
 pub(crate) const CURL: Package = package("curl", &["curl", "--version"]);
 pub(crate) const JQ: Package = package("jq", &["jq", "--version"]);
 
-/// What makes Python's virtual environments: Debian has no `ensurepip` in `python3`.
+/// The maker of Python's virtual environments: Debian has no `ensurepip` in `python3`.
 pub(crate) const VENV: Package = package("python3-venv", &["python3", "-c", "import ensurepip"]);
 
 /// The builder of the images.
 pub(crate) const BUILDAH: Package = package("buildah", &["buildah", "--version"]);
 
-/// The other engine.
+/// The second browser engine.
 pub(crate) const FIREFOX: Package = package("firefox-esr", &["firefox-esr", "--version"]);
 
-/// The browser of the browser tests, which define where they look for it.
+/// The browser of the browser tests, which define where it is looked for.
 pub(crate) const CHROMIUM: Package = Package {
     otherwise: "; where CHROMIUM_BIN is set, it has to name one that starts",
     ..package("chromium", &["node", "tests/browser/harness/chromium.mjs"])
 };
 
-/// How often lists are fetched for a package that does not install.
+/// Number of times that lists are fetched for a package that does not install.
 const ATTEMPTS: u32 = 3;
 /// Pause before the second of these attempts; it grows.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -93,8 +93,8 @@ pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()
     Ok(())
 }
 
-/// Installs a package from the lists that are there. Where that fails it fetches the lists, of which one that
-/// is not needed may fail, and tries again.
+/// Installs a package from the present lists. If that fails it fetches the lists, of which one that is not
+/// needed may fail, and tries again.
 fn install_by(apt: impl Fn(&[&str]) -> Result<()>, name: &str, pause: Duration) -> Result<()> {
     let install = || apt(&["install", "-y", "--no-install-recommends", name]);
     let mut installed = install();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_failure_of_apts_lists_or_of_a_moment_fails_no_installation() {
-        // How often installing fails, whether fetching the lists does, and what is run.
+        // Number of failing installations, whether fetching the lists fails, and the commands that run.
         for (failures, update_fails, expected) in [
             (0, true, "install"),
             (1, true, "install update install"),

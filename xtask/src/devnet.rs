@@ -28,7 +28,7 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
         build::build()?;
         native.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
-    // What it starts is built.
+    // The programs that it starts are built.
     become_program(program("devnet")?.arg("dev").args(arguments).env("E2E_BUILT", "1"))
 }
 

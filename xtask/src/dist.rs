@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what a release consists of, in `target/dist`.
+//! `cargo xtask dist`: makes the parts of a release, in `target/dist`.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -17,12 +17,12 @@ mod tests;
 
 /// The programs for servers and shells.
 const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
-/// Static: they run on any Linux of that processor.
+/// Static targets: their programs run on any Linux of that processor.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
-/// The crates that others build on, each after those that it needs.
+/// The crates that users build on, each after those that it needs.
 const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
-/// Compose files, and what their services read.
+/// Compose files, and the files that their services read.
 const DEPLOY: [&str; 5] = [
     "deploy/.env.example",
     "deploy/compose.yaml",
@@ -30,19 +30,19 @@ const DEPLOY: [&str; 5] = [
     "deploy/edge",
     "deploy/gate.example.toml",
 ];
-/// What runs and watches the programs: units, alert rules and dashboards.
+/// Files that run and watch the programs: units, alert rules and dashboards.
 const OPERATIONS: [&str; 5] =
     ["kya/systemd", "kya-gate/ops", "kya-gate/systemd", "relayer-daemon/ops", "relayer-daemon/systemd"];
-/// The licences of Rust's standard library, which is in all that is compiled.
+/// The licences of Rust's standard library, which is a part of all that is compiled.
 const STANDARD_LIBRARY: &str = "sbom/rust-std.html";
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-/// What the configurations name, in the same places below them.
+/// Paths that the configurations name, in the same places below them.
 const OF_WORKERS: [&str; 4] = ["edge-api/build", "edge-index/build", "browser/explorer/dist", "deploy/edge"];
 
 const ALLOW_DIRTY: &str = "--allow-dirty";
 const SUMS: &str = "SHA256SUMS";
 
-/// A part's name, and what makes it.
+/// A part's name, and the function that makes it.
 type Part = (&'static str, fn() -> Result<()>);
 
 /// Makes these parts; all without any. A part that was made before is made anew, and all are removed before
@@ -66,7 +66,7 @@ pub(crate) fn dist(arguments: &[String]) -> Result<()> {
         ensure_committed(&root())?;
     }
     fs::create_dir_all(directory())?;
-    // A run that fails leaves no sums of what it did not make.
+    // A run that fails leaves no sums of files that it did not make.
     remove(&directory().join(SUMS))?;
     if parts.is_empty() {
         empty(&directory())?;
@@ -85,7 +85,7 @@ fn directory() -> PathBuf {
     root().join("target/dist")
 }
 
-/// What is compiled for a release alone.
+/// Returns the directory that is compiled into for a release alone.
 fn build_directory() -> PathBuf {
     root().join("target/dist-build")
 }
@@ -95,7 +95,7 @@ fn build_all() -> Result<()> {
     build::build()
 }
 
-/// Checks that the commit says what is built.
+/// Checks that nothing is uncommitted: the commit names what is built.
 fn ensure_committed(repository: &Path) -> Result<()> {
     let mut git = command("git");
     let output = git.args(["status", "--porcelain"]).current_dir(repository).output().context("git")?;
@@ -125,7 +125,7 @@ fn empty(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())
 }
 
-/// An empty directory below `target/dist`.
+/// Returns an emptied directory below `target/dist`.
 fn fresh(name: &str) -> Result<PathBuf> {
     let directory = directory().join(name);
     empty(&directory)?;
@@ -148,7 +148,7 @@ fn workers(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file, or a directory without the `.gitignore` files of what was built in it.
+/// Copies a file, or a directory without the `.gitignore` files of its build outputs.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
         fs::copy(from, to).with_context(|| from.display().to_string())?;
@@ -165,8 +165,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives what lies below a directory the modes that it has on other machines: those that are copied depend on
-/// the umask.
+/// Gives everything below a directory the modes that it has on other machines: copied modes depend on the
+/// umask.
 fn set_modes(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).with_context(|| path.display().to_string())?;
     let mode = if metadata.is_dir() || metadata.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
@@ -179,8 +179,8 @@ fn set_modes(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bundles what a deployment uploads for each configuration and each environment, where nothing can be built.
-/// Needs no account.
+/// Bundles the uploads of a deployment for each configuration and each environment, where nothing can be
+/// built. Needs no account.
 pub(crate) fn dry_run() -> Result<()> {
     let directory = root().join("target/xtask/workers");
     workers(&directory)?;
@@ -230,7 +230,7 @@ fn crates() -> Result<()> {
     Ok(())
 }
 
-/// A directory of Python programs, with these packages of PyPI.
+/// Returns a directory of Python programs, with these packages of PyPI.
 fn venv(packages: &[&str]) -> Result<PathBuf> {
     let venv = build_directory().join("venv");
     if !venv.join("bin/pip").exists() {
@@ -241,7 +241,7 @@ fn venv(packages: &[&str]) -> Result<PathBuf> {
     Ok(venv.join("bin"))
 }
 
-/// What makes the wheel, and what that needs: other versions may write other bytes.
+/// The maker of the wheel, and its dependencies: other versions may write other bytes.
 const WHEEL: [&str; 7] = [
     "pip==26.3",
     "hatchling==1.33.0",
@@ -261,7 +261,7 @@ fn python() -> Result<()> {
         .env("SOURCE_DATE_EPOCH", commit_time()?))
 }
 
-/// When the commit was made, in unix seconds: the only time that is in what is built.
+/// Returns the commit's time in unix seconds, the only time in build outputs.
 fn commit_time() -> Result<String> {
     output_of(command("git").args(["log", "-1", "--format=%ct"])).context("the commit's time")
 }
@@ -269,10 +269,10 @@ fn commit_time() -> Result<String> {
 /// The linker of the programs, and its C compiler and C library for each target.
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
-/// The directory of the wrapper of rustc that writes the list of dependencies into each program, where `cargo
-/// audit bin` reads it.
+/// Returns the directory of the wrapper of rustc that writes the list of dependencies into each program, for
+/// `cargo audit bin` to read.
 fn auditable() -> Result<PathBuf> {
-    // Older ones ask for the symbol in words that Zig's linker does not know.
+    // Older versions ask for the symbol in a way that Zig's linker does not know.
     const PACKAGE: &str = "cargo-auditable@0.7.7";
     let root = build_directory().join(PACKAGE);
     let directory = root.join("bin");
@@ -316,7 +316,7 @@ fn binaries() -> Result<()> {
     shell_files(&directory.join(format!("{}-unknown-linux-musl", std::env::consts::ARCH)))
 }
 
-/// Writes manual pages and completions, the same for every target, by the programs of this machine's.
+/// Writes manual pages and completions, the same for every target, by this machine's programs.
 fn shell_files(programs: &Path) -> Result<()> {
     let share = fresh("share")?;
     for name in PROGRAMS {
@@ -341,7 +341,7 @@ fn shell_files(programs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bills of materials and licences of third parties.
+/// Writes bills of materials and licences of third parties.
 fn sbom() -> Result<()> {
     venv(&ZIG)?;
     run(command("node")
@@ -351,7 +351,7 @@ fn sbom() -> Result<()> {
         .args(TARGETS))
 }
 
-/// One folder with the files that are downloaded: the packages as they are, the other parts packed.
+/// Fills one folder with the files to download: the packages as they are, the other parts packed.
 fn archives() -> Result<()> {
     let to = fresh("archives")?;
     let time = commit_time()?;

@@ -1,4 +1,4 @@
-//! The explorer page: built by `browser/explorer/build.mjs` where anything changed; its types and its tests.
+//! The explorer page: its build by `browser/explorer/build.mjs` where anything changed; its types and tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::build::print_size;
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
 
-/// The most that scripts and styles may be together, gzipped; the core's wasm has a limit of its own.
+/// Size limit of scripts and styles together, gzipped; the core's wasm has a limit of its own.
 const SIZE_LIMIT: usize = 150 * 1024;
 const PAGES: &str = "edge-api/src/pages";
 

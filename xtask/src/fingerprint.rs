@@ -17,8 +17,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp at `path` for these inputs: files, and directories with everything below them. A missing
-    /// input has a fingerprint of its own.
+    /// Returns the stamp at `path` for these inputs: files, and directories with everything below them. A
+    /// missing input has a fingerprint of its own.
     pub(crate) fn of(path: PathBuf, inputs: &[PathBuf]) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
         for input in inputs {
@@ -27,7 +27,7 @@ impl Stamp {
         Ok(Self { path, fingerprint: format!("{:016x}", hasher.finish()) })
     }
 
-    /// The stamp of a step in `target/xtask`, with a fingerprint of its inputs.
+    /// Returns the stamp of a step in `target/xtask`, with a fingerprint of its inputs.
     pub(crate) fn new(step: &str, fingerprint: String) -> Self {
         let path =
             crate::run::root().join("target/xtask").join(format!("{}.stamp", step.replace([' ', ':'], "_")));
@@ -39,15 +39,15 @@ impl Stamp {
         self.stored().is_some()
     }
 
-    /// The value that was stored when the step last succeeded, if it was with exactly these inputs.
+    /// Returns the value that was stored when the step last succeeded, if it was with exactly these inputs.
     pub(crate) fn stored(&self) -> Option<String> {
         let stored = fs::read_to_string(&self.path).ok()?;
         let (fingerprint, result) = stored.split_once('\n').unwrap_or((&stored, ""));
         (fingerprint == self.fingerprint).then(|| result.to_owned())
     }
 
-    /// Takes a step that writes outputs, and sets the stamp. The stamp is removed before: what a step that
-    /// fails or is killed leaves is not the output of the inputs that the stamp was set for.
+    /// Takes a step that writes outputs, and sets the stamp. The stamp is removed before: a step that fails
+    /// or is killed leaves outputs of other inputs than the stamp's.
     pub(crate) fn renewed_by(&self, step: impl FnOnce() -> Result<()>) -> Result<()> {
         self.remove()?;
         step()?;

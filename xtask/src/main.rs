@@ -1,8 +1,7 @@
 //! `cargo xtask`: sets up, builds, runs and tests the whole project.
 //!
-//! Only the standard library and two small crates, so that a new clone has it in seconds. What needs the
-//! chain lives in the `e2e` crate: `dev`, `deploy-contracts` and `bench` build one of that crate's programs
-//! and execute it.
+//! Only the standard library and two small crates, so that a new clone has it in seconds. Commands that
+//! need the chain, `dev`, `deploy-contracts` and `bench`, build a program of the `e2e` crate and execute it.
 
 mod build;
 mod debian;

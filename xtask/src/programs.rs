@@ -39,8 +39,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The test program of one of cargo's messages, if it is about one. Examples have one only where their
-    /// manifest says so.
+    /// Returns the test program of one of cargo's messages, if it is about one. Examples have one only where
+    /// their manifest says so.
     fn of(message: &str) -> Option<Self> {
         let (_, profile) = message.split_once(r#""profile":{"#)?;
         let is_test = profile.split_once('}')?.0.contains(r#""test":true"#);
@@ -67,8 +67,8 @@ impl Compiled {
     }
 }
 
-/// The names of the steps that compile and run test programs, from the files of the packages: what is wanted
-/// by name is compiled, and nothing else has to be.
+/// Returns the names of the steps that compile and run test programs, from the files of the packages: a step
+/// wanted by name is compiled, and nothing else has to be.
 pub(crate) fn names() -> Result<Vec<String>> {
     let mut names = vec![COMPILING.to_owned()];
     for entry in fs::read_dir(root())? {
@@ -77,7 +77,7 @@ pub(crate) fn names() -> Result<Vec<String>> {
         let package = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
         let name = name.with_context(|| format!("{package}/Cargo.toml has no name"))?;
-        // The program's and the library's.
+        // The names of the program and of the library.
         let own = [name.to_owned(), name.replace('-', "_")];
         let units = own.into_iter().chain(targets_in(&directory.join("src/bin")));
         names.extend(units.map(|name| step_name(&name, &package, true)));
@@ -87,13 +87,13 @@ pub(crate) fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The targets that cargo finds in this directory: one for each file or directory, if there is any.
+/// Returns the targets that cargo finds in this directory: one for each file or directory, if there is any.
 fn targets_in(directory: &Path) -> Vec<String> {
     let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     paths.map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect()
 }
 
-/// What the table calls the step of a test program.
+/// Returns the name of a test program's step in the table.
 fn step_name(name: &str, package: &str, is_unit: bool) -> String {
     match (is_unit, package) {
         (true, _) => format!("unit tests: {name}"),
@@ -102,8 +102,8 @@ fn step_name(name: &str, package: &str, is_unit: bool) -> String {
     }
 }
 
-/// Compiles and lints all test programs, and the programs that they start. Returns the test programs, and of
-/// each crate with warnings, cargo's line that says so.
+/// Compiles and lints all test programs, and the programs that they start. Returns the test programs, and
+/// cargo's line about each crate with warnings.
 pub(crate) fn compile() -> Result<(Vec<Compiled>, Vec<String>)> {
     let mut compile = linting_cargo();
     compile.args(["all-test", "--no-run", "--message-format", "json-render-diagnostics"]);
@@ -131,14 +131,14 @@ fn tells_of_warnings(line: &str) -> bool {
 
 pub(crate) struct Program<'a> {
     compiled: Compiled,
-    /// The fingerprint of the program and of what it reads.
+    /// Fingerprint of the program and of the files that it reads.
     fingerprint: String,
-    /// What it may start.
+    /// Programs that it may start.
     startable: Option<&'a Startable>,
 }
 
 impl<'a> Program<'a> {
-    /// The programs that were compiled, and for end-to-end tests what they may start.
+    /// Returns the compiled programs, and for end-to-end tests the programs that they may start.
     pub(crate) fn all(
         compiled: Vec<Compiled>,
         sources: &Sources,
@@ -165,7 +165,7 @@ impl<'a> Program<'a> {
         Step { name: step_name(name, package, *is_unit), fingerprint }
     }
 
-    /// The file in which it notes the programs that it starts, a line each.
+    /// Returns the file in which it notes the programs that it starts, a line each.
     fn started(&self) -> PathBuf {
         root().join("target/xtask").join(format!("started/{}", self.compiled.name))
     }
@@ -193,9 +193,9 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Hashes of what end-to-end tests start.
+/// Hashes of the programs that end-to-end tests start.
 pub(crate) struct Startable {
-    /// By name.
+    /// Hashes by name.
     programs: BTreeMap<&'static str, u64>,
     workers: u64,
 }
@@ -212,10 +212,10 @@ impl Startable {
         Ok(Self { programs, workers: all_of(build::outputs().into_iter())? })
     }
 
-    /// The fingerprint of what a test program starts, which its last run has noted; of all where it has not
-    /// run yet. The relayer's starts no Worker.
+    /// Returns the fingerprint of the programs that a test program starts, by the note of its last run; of
+    /// all where it has not run yet. The relayer's starts no Worker.
     fn fingerprint(&self, noted: Option<&str>, is_relayer: bool) -> u64 {
-        // Cargo tells the tests where that one is, so that they do not note it.
+        // Cargo tells the tests the path of devnet, so that they do not note it.
         let is_started =
             |name: &str| name == DEVNET || noted.is_none_or(|noted| noted.lines().any(|line| line == name));
         let programs = self.programs.iter().filter(|(name, _)| is_started(name));
@@ -306,7 +306,7 @@ mod tests {
         }
         for other in [
             message("lib", "null"),
-            // A program, and not its unit tests.
+            // A program that is not its unit tests.
             message("bin", r#""/t/layers-1""#).replace(r#""opt_level":"0","test":true"#, r#""test":false"#),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ] {

@@ -16,7 +16,7 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The directory that cargo compiles into, wherever that is configured.
+/// Returns the directory that cargo compiles into, wherever that is configured.
 pub(crate) fn target_dir() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| target_dir_of(&mut cargo()).unwrap_or_else(|| root().join("target"))).clone()
@@ -49,33 +49,33 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Cargo: the one that started this process, if one did.
+/// Returns a command of cargo: the one that started this process, if one did.
 pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Cargo for native programs: clippy's driver compiles the workspace's own crates, so that what is compiled is
-/// also linted. Every native build uses it, because cargo compiles a crate again under another compiler.
+/// Returns a command of cargo for native programs: clippy's driver compiles the workspace's own crates, and
+/// so lints them. Every native build uses it, as cargo compiles a crate again under another compiler.
 pub(crate) fn linting_cargo() -> Command {
     let mut cargo = cargo();
     cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     cargo
 }
 
-/// Has cargo, if this command starts it, name source files without the directories of this machine: what is
-/// compiled for clients is the same on each.
+/// Has cargo, if this command starts it, name source files without the directories of this machine: outputs
+/// for clients are the same on each.
 pub(crate) fn without_paths(command: &mut Command) -> &mut Command {
     let sources: Vec<String> = sources().iter().map(|path| format!("--remap-path-prefix={path}/=")).collect();
     command.env("CARGO_ENCODED_RUSTFLAGS", sources.join("\x1f"))
 }
 
-/// The directory that cargo keeps its programs and registries in.
+/// Returns the directory that cargo keeps its programs and registries in.
 pub(crate) fn cargo_home() -> PathBuf {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default()
 }
 
-/// The directories that cargo unpacks crates into, one for each registry, and the repository's root.
+/// Returns the directories that cargo unpacks crates into, one for each registry, and the repository's root.
 pub(crate) fn sources() -> Vec<String> {
     let registries = fs::read_dir(cargo_home().join("registry/src")).into_iter().flatten().flatten();
     let paths = registries.map(|entry| entry.path()).chain([root()]);
@@ -110,7 +110,7 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The command as one would type it.
+/// Returns the command as a user would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

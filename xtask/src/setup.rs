@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: installs what a build needs and cargo does not fetch, where it is missing.
+//! `cargo xtask setup`: installs missing tools that a build needs and cargo does not fetch.
 
 use std::fs;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ fn tools_dir() -> PathBuf {
 }
 
 impl Tool {
-    /// The tool's path, in setup's directory or on the PATH.
+    /// Returns the tool's path, in setup's directory or on the PATH.
     pub(crate) fn path(&self) -> Result<PathBuf> {
         let version = self.version()?;
         let installed = tools_dir().join("bin").join(self.name);
@@ -111,7 +111,7 @@ impl Tool {
         self.path().map(drop)
     }
 
-    /// The version of the library in Cargo.lock.
+    /// Returns the version of the library in Cargo.lock.
     fn version(&self) -> Result<String> {
         let lock = fs::read_to_string(root().join("Cargo.lock")).context("Cargo.lock is missing")?;
         let name = format!("name = \"{}\"", self.library);

@@ -1,4 +1,4 @@
-//! The sources of the repository, by their content: from them a step's fingerprint is made.
+//! The sources of the repository, by their content: fingerprints of steps are made of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,13 +30,13 @@ impl Sources {
         Ok(Self { files, compiler })
     }
 
-    /// Whether git has listed them; without a checkout of its own it lists none.
+    /// Returns whether git has listed them; without a checkout of its own it lists none.
     pub(crate) fn are_known(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of
-    /// `xtask` and of the compiler. Texts at the root are no inputs.
+    /// Returns the fingerprint of everything below these paths (`.` is everything), of the files at the root,
+    /// of `xtask` and of the compiler. Texts at the root are no inputs.
     pub(crate) fn fingerprint(&self, paths: &[&str]) -> String {
         let is_below = |file: &str, directory: &&str| {
             *directory == "." || file.strip_prefix(*directory).is_some_and(|rest| rest.starts_with('/'))
@@ -48,9 +48,9 @@ impl Sources {
         })
     }
 
-    /// The fingerprint of the files that test programs read while they run: data, scripts and configurations.
-    /// Rust's sources are in the programs. What end-to-end tests read besides, documentation with blocks that
-    /// they run, counts for `end_to_end` alone, and what the relayer's do not use, for the others.
+    /// Returns the fingerprint of the files that test programs read while they run: data, scripts and
+    /// configurations. Rust's sources are in the programs. Documentation, with blocks that end-to-end tests
+    /// run, counts for `end_to_end` alone, and files that the relayer's tests do not use, for the others.
     pub(crate) fn read_by(&self, end_to_end: bool, is_relayer: bool) -> String {
         const OF_WORKERS: [&str; 5] = ["browser/", "edge-", "wrangler", "tests/browser/", "tests/package/"];
         self.of(|file| {

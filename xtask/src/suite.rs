@@ -30,7 +30,7 @@ static NEEDED: [(&str, &[debian::Package]); 10] = [
     (UNDER_LOAD, &[debian::WRK]),
 ];
 
-/// The Debian packages of an end-to-end test.
+/// Returns the Debian packages of an end-to-end test.
 fn needed_by(test: &str) -> impl Iterator<Item = &'static debian::Package> {
     NEEDED.iter().filter(move |(name, _)| *name == test).flat_map(|(_, packages)| *packages)
 }
@@ -41,13 +41,13 @@ const UNDER_LOAD: &str = "warm_answers";
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
 const LONGEST: [&str; 8] =
     ["explorer", "index_worker", "read_api", "relayer", "kya_gate", "package", "cache", "devnet"];
-/// How many other test programs run at a time. Their tests compute, each program in several threads.
+/// Number of other test programs that run at a time. Their tests compute, each program in several threads.
 const LANES_OF_LOWER: usize = 2;
-/// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
+/// Number of end-to-end test programs that run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
 const LANES: usize = 3;
 
-/// What is compiled to wasm.
+/// Packages that are compiled to wasm.
 const MODULES: [&str; 8] = [
     "edge-api",
     "edge-index",
@@ -91,7 +91,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     Ok(summary.finish())
 }
 
-/// Checks and compiles what runs natively, and runs the tests that need no modules. Returns the end-to-end
+/// Checks and compiles the native packages, and runs the tests that need no modules. Returns the end-to-end
 /// tests.
 fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Result<Vec<Compiled>> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
@@ -103,8 +103,8 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Resu
             Ok(Tally { failed: usize::from(!warnings.is_empty()), failures: warnings, ..Tally::CHECK })
         });
     }
-    // While the modules' last steps leave a core idle.
-    // What users build of them alone has dependencies with fewer features.
+    // Runs while the modules' last steps leave a core idle.
+    // Users build these alone, with fewer features of the dependencies.
     summary.step("kya, kya-gate and kya-local without the rest", Some(sources.fingerprint(&["."])), || {
         check(cargo().args(["check", "--quiet", "-p", "kya", "-p", "kya-gate", "-p", "kya-local"]))
     });
@@ -118,7 +118,7 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Resu
     Ok(end_to_end)
 }
 
-/// Checks and builds what runs as wasm or JavaScript, and the contracts.
+/// Checks and builds the packages of wasm and JavaScript, and the contracts.
 fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     let of = |paths: &[&str]| Some(sources.fingerprint(paths));
     let build = || build::build().map(|()| Tally::CHECK);
@@ -130,7 +130,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     }
     summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
     let worker = ["core", "edge-shared", "host-kit", "browser/fetch"];
-    // Together: to lint each with its own features, with which it was built above, takes twice as long.
+    // Together: linting each with its own features, with which it was built above, takes twice as long.
     let sources_of_modules =
         of(&[worker.as_slice(), &["edge-api", "edge-index", "browser", "deploy"]].concat());
     summary.step("clippy, Workers and browser package", sources_of_modules.clone(), || {
@@ -184,7 +184,7 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
     run(program).map(|()| Tally::CHECK)
 }
 
-/// A module that drives all of the core imports nothing.
+/// Checks that a module that drives all of the core imports nothing.
 fn purity() -> Result<Tally> {
     run(cargo().args(["build", "--quiet", "--package", "core-probe", "--target", WASM_TARGET]))?;
     let module = target_dir().join(WASM_TARGET).join("debug/core_probe.wasm");
@@ -197,7 +197,7 @@ fn packages() -> Result<Tally> {
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
-/// Checks the configurations, and bundles what a deployment uploads, from the files of a release.
+/// Checks the configurations, and bundles the uploads of a deployment, from the files of a release.
 fn dry_run() -> Result<Tally> {
     run(command("node").arg("xtask/configurations.mjs"))?;
     dist::dry_run().map(|()| Tally::CHECK)
@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// How end-to-end tests come to a program of PyPI.
+    /// Words by which end-to-end tests come to a program of PyPI.
     const STARTS_PYTHON: [&str; 6] = [
         "python::programs",
         "signers::python",

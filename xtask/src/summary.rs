@@ -35,7 +35,7 @@ impl Tally {
 /// A step to take.
 pub(crate) struct Step {
     pub(crate) name: String,
-    /// The fingerprint of its inputs, where it need not be repeated while these do not change.
+    /// Fingerprint of its inputs; while it stays the same, the step need not be repeated.
     pub(crate) fingerprint: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Summary {
     rows: Vec<Row>,
     /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
-    /// Those of the words that no step so far has in its name.
+    /// Words that no step so far has in its name.
     unmet: Vec<String>,
     /// True if steps run whose inputs have not changed.
     repeats: bool,
@@ -63,7 +63,7 @@ impl Summary {
         Self { rows: Vec::new(), only, unmet, repeats, started: Instant::now() }
     }
 
-    /// Whether a step of one of these names is wanted.
+    /// Returns whether a step of one of these names is wanted.
     pub(crate) fn wants_any(&self, names: &[String]) -> bool {
         names.iter().any(|name| self.is_wanted(name))
     }
@@ -139,8 +139,8 @@ impl Summary {
         self.rows.extend(ended.into_iter().map(|(_, row)| row));
     }
 
-    /// Takes a step, unless it succeeded before with the same inputs, and measures its time. What its inputs
-    /// are may be known only once it has run.
+    /// Takes a step, unless it succeeded before with the same inputs, and measures its time. The inputs may
+    /// be known only once it has run.
     fn row<O: Write>(
         &self,
         step: impl Fn() -> Step,
@@ -250,8 +250,7 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
     Ok(tally)
 }
 
-/// A line without the codes of a terminal's colours, `ESC [ … m`, which programs may be told to write also to
-/// a pipe.
+/// Removes a terminal's colours, `ESC [ … m`, which programs may be told to write also to a pipe.
 pub(crate) fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default();
@@ -273,8 +272,8 @@ fn is_of_backtrace(line: &str) -> bool {
     line.starts_with("             at ") || (line.starts_with("  ") && is_frame(line.trim_start()))
 }
 
-/// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test
-/// program) or `Ran 9 test suites in 9s: 98 tests passed, 0 failed, 0 skipped (98 total tests)` (forge,
+/// Returns the counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per
+/// test program) or `Ran 9 test suites in 9s: 98 tests passed, 0 failed, 0 skipped (98 total tests)` (forge,
 /// once).
 fn counts(line: &str) -> Option<(usize, usize)> {
     let line = line.trim();
@@ -297,7 +296,7 @@ fn counts(line: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    /// The tally of a program that prints this and exits with this code.
+    /// Returns the tally of a program that prints this and exits with this code.
     fn counted(output: &str, code: u8) -> Tally {
         let arguments = ["-c", "printf %s \"$0\"; exit \"$1\"", output, &code.to_string()];
         count(Command::new("sh").args(arguments), &mut Vec::new()).unwrap()

@@ -19,9 +19,9 @@ const ARCHITECTURES: [(&str, &str); 2] =
     [("amd64", "x86_64-unknown-linux-musl"), ("arm64", "aarch64-unknown-linux-musl")];
 const PROGRAMS: [&str; 2] = ["relayer-daemon", "kya-gate"];
 const EDGE: &str = "edge";
-/// The processor that npm has installed workerd for.
+/// Processor that npm has installed workerd for.
 const OF_EDGE: &str = "amd64";
-/// What of Debian's libc6 workerd is linked with.
+/// Libraries of Debian's libc6 that workerd is linked with.
 const LIBRARIES: [&str; 5] = ["libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
 
 pub(super) fn images() -> Result<()> {
@@ -41,7 +41,7 @@ pub(super) fn images() -> Result<()> {
     Ok(())
 }
 
-/// Images have files of Debian 12's packages, those of this machine's processor.
+/// Checks the machine: images have files of Debian 12's packages, those of this machine's processor.
 fn ensure_debian(processor: &str, system: &str) -> Result<()> {
     let of = |name: &str| {
         let value = system.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
@@ -55,20 +55,20 @@ fn ensure_debian(processor: &str, system: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where images are put together.
+/// Returns the directory in which images are put together.
 fn images_directory() -> PathBuf {
     build_directory().join("images")
 }
 
-/// A directory there, emptied.
+/// Returns an emptied directory below it.
 fn scratch(name: &str) -> Result<PathBuf> {
     let scratch = images_directory().join(name);
     empty(&scratch)?;
     Ok(scratch)
 }
 
-/// The files of Debian's packages that images need a part of, and what dpkg would keep of each in `status.d`.
-/// They are not installed.
+/// Unpacks the files of Debian's packages that images need a part of, and what dpkg would keep of each in
+/// `status.d`. Installs nothing.
 fn packages() -> Result<PathBuf> {
     const UNPACK: &str = r#"mkdir status.d
 for file in *.deb; do
@@ -83,7 +83,7 @@ done"#;
     Ok(packages)
 }
 
-/// What the images of a processor are copied from: a root for all, and one for each.
+/// Makes the directory that the images of a processor are copied from: a root for all, and one for each.
 fn context(architecture: &str, target: &str, packages: &Path) -> Result<PathBuf> {
     let context = scratch(architecture)?;
     let base = context.join("base");
@@ -113,7 +113,7 @@ fn context(architecture: &str, target: &str, packages: &Path) -> Result<PathBuf>
     Ok(context)
 }
 
-/// A package's licence, and what scanners of images know it by.
+/// Copies a package's licence, and the file by which scanners of images know it.
 fn of_debian(package: &str, packages: &Path, to: &Path) -> Result<()> {
     let licence = format!("usr/share/doc/{package}");
     let status = to.join("var/lib/dpkg/status.d");
@@ -123,7 +123,7 @@ fn of_debian(package: &str, packages: &Path, to: &Path) -> Result<()> {
     copy(&packages.join("status.d").join(package), &status.join(package))
 }
 
-/// The bill of materials of what an image has, and all licences.
+/// Copies the bill of materials of an image, and all licences.
 fn documents(part: &str, to: &Path, name: &str) -> Result<()> {
     let (sbom, documents) = (directory().join("sbom"), to.join("usr/share/doc").join(name));
     fs::create_dir_all(&documents)?;
@@ -136,7 +136,7 @@ fn documents(part: &str, to: &Path, name: &str) -> Result<()> {
     LICENCES.iter().try_for_each(|licence| copy(&root().join(licence), &documents.join(licence)))
 }
 
-/// The edge's root: workerd, its libraries, and both Workers.
+/// Fills the edge's root: workerd, its libraries, and both Workers.
 fn edge(to: &Path, packages: &Path) -> Result<()> {
     for directory in ["usr/bin", "lib64", "lib/x86_64-linux-gnu"] {
         fs::create_dir_all(to.join(directory))?;
@@ -145,7 +145,7 @@ fn edge(to: &Path, packages: &Path) -> Result<()> {
     for part in OF_WORKERS {
         copy(&root().join(part), &to.join("srv").join(part))?;
     }
-    // As workerd looks for it; a link in the package.
+    // At the path that workerd looks for; a link in the package.
     let libraries = packages.join("lib/x86_64-linux-gnu");
     copy(&libraries.join("ld-linux-x86-64.so.2"), &to.join("lib64/ld-linux-x86-64.so.2"))?;
     for library in LIBRARIES {
@@ -155,7 +155,7 @@ fn edge(to: &Path, packages: &Path) -> Result<()> {
     documents(EDGE, to, EDGE)
 }
 
-/// buildah, with a storage of its own.
+/// Returns a command of buildah, with a storage of its own.
 fn buildah() -> Command {
     let storage = images_directory();
     let mut buildah = command("buildah");
@@ -164,8 +164,8 @@ fn buildah() -> Command {
     buildah
 }
 
-/// Makes an archive of an image the same for each build: buildah writes the names of its containers into what
-/// a health check needs, the format of Docker. The arguments are the archive, an empty directory, and the
+/// Makes an archive of an image the same for each build: in the format of Docker, which health checks need,
+/// buildah writes the names of its containers. The arguments are the archive, an empty directory, and the
 /// time of its files.
 const WITHOUT_CONTAINERS: &str = r#"set -eu
 tar -xf "$1" -C "$2"
@@ -185,7 +185,7 @@ rm "$1"
 fn image(name: &str, architecture: &str, context: &Path, archives: &Path) -> Result<()> {
     let revision = output_of(command("git").args(["rev-parse", "HEAD"])).context("the commit")?;
     let version = env!("CARGO_PKG_VERSION");
-    // In a workflow.
+    // Set in a workflow.
     let [server, repository] =
         ["GITHUB_SERVER_URL", "GITHUB_REPOSITORY"].map(|name| std::env::var(name).unwrap_or_default());
     let labels = [

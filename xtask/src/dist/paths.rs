@@ -1,5 +1,4 @@
-//! Nothing that is released names a directory of the machine that built it: another machine would build other
-//! bytes.
+//! No released file names a directory of the machine that built it: another machine would build other bytes.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,13 +9,13 @@ use flate2::read::MultiGzDecoder;
 
 use crate::run::{cargo_home, root};
 
-/// Searches every file of a directory, of what gzip compresses the content; wheels, which are zip files of
-/// Python's sources, as they are.
+/// Searches every file of a directory, compressed ones by their content. Wheels, which are zip files of
+/// Python's sources, are searched as they are.
 ///
 /// # Errors
-/// A file names the clone's directory, cargo's or the user's. The message has the file and the directory. In
-/// images the user's is not searched for: workerd names the one that it was built in by others, which may be
-/// the same.
+/// A file names the clone's directory, cargo's or the user's. The message has the file and the directory.
+/// Images are not searched for the user's: workerd names the directory of its own build, which may be the
+/// same.
 pub(super) fn ensure_none(directory: &Path) -> Result<()> {
     let of_clone_and_cargo = [root(), cargo_home()];
     let of_user = std::env::home_dir().filter(|home| home.parent().is_some());
@@ -88,7 +87,7 @@ mod tests {
             assert_eq!(refused, format!("{} names the path {}", file.display(), prefix(&root())));
             fs::remove_file(file).unwrap();
         }
-        // One that cannot be read is not passed over.
+        // A file that cannot be read is not skipped.
         fs::write(directory.join("broken.gz"), "no gzip").unwrap();
         assert!(format!("{:#}", ensure_none(&directory).unwrap_err()).contains("broken.gz"));
     }

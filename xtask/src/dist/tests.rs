@@ -1,4 +1,4 @@
-//! What a release has, and what it is made of.
+//! Tests of a release's contents and sources.
 
 use std::collections::BTreeSet;
 
@@ -88,7 +88,7 @@ fn a_release_has_one_version_and_a_section_of_the_changelog() {
     ] {
         assert!(fs::read_to_string(root().join(file)).unwrap().contains(&line), "{file}: {line}");
     }
-    // Every mention of a version, by what is before it.
+    // Every mention of a version, by the text before it.
     for (file, before) in [
         ("deploy/compose.yaml", "image: agent-registry/"),
         ("deploy/compose.relayer.yaml", "image: agent-registry/"),
