@@ -96,7 +96,7 @@ pub(crate) struct Content {
     pub(crate) max_age: u32,
     /// Source of a verdict: `snapshot` or `chain`.
     pub(crate) source: &'static str,
-    /// Whether these are bytes for clients that hold the registry themselves: compressed for clients that
+    /// True for bytes for clients that hold the registry themselves: compressed for clients that
     /// accept it, and not kept in memory.
     pub(crate) is_download: bool,
 }
@@ -213,7 +213,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) registry: Option<&'a str>,
     pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
-    /// Whether the body is a download, and the client accepts it compressed.
+    /// True if the body is a download, and the client accepts it compressed.
     pub(crate) is_compressed: bool,
 }
 

@@ -90,9 +90,9 @@ pub(crate) enum LimiterMode {
 /// Source of verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KyaSource {
-    /// From the index's snapshot of the registry, and from the chain where that has none.
+    /// The index's snapshot of the registry, or the chain where that has none.
     Snapshot,
-    /// From the chain.
+    /// The chain.
     Chain,
 }
 

@@ -83,7 +83,7 @@ pub struct WorkerSettings {
     pub rpc_timeout_seconds: u32,
     /// Time limit of all batches of a request together.
     pub rpc_deadline_seconds: u32,
-    /// Whether a request that takes longer than usual is sent to the next endpoint as well.
+    /// True if a request that takes longer than usual is sent to the next endpoint as well.
     pub hedges: bool,
     /// The age above which a node's newest block is refused; 0 is any age.
     pub max_head_age_seconds: u32,
@@ -93,7 +93,7 @@ pub struct WorkerSettings {
     pub registry: Address,
     /// Multicall3's address.
     pub multicall3: Address,
-    /// Whether there is an index.
+    /// Presence and kind of an index.
     pub index_mode: IndexMode,
     /// Region in which the platform should create the index's object.
     pub index_location: Option<&'static str>,
@@ -113,9 +113,9 @@ pub struct WorkerSettings {
 /// Source of answers about the whole registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexMode {
-    /// From scans of the chain.
+    /// Scans of the chain; there is no index.
     Off,
-    /// From the index in a Durable Object.
+    /// The index in a Durable Object.
     DurableObject,
 }
 

@@ -31,7 +31,7 @@ pub struct Pending {
     pub at: u64,
     /// Relay request or transaction that carries the call.
     pub sent: Sent,
-    /// Whether it was executed; its command has not printed that yet.
+    /// True if it was executed; its command has not printed that yet.
     #[serde(default)]
     pub is_executed: bool,
 }

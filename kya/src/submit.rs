@@ -40,9 +40,9 @@ pub enum Finality {
     /// Mined.
     #[default]
     Latest,
-    /// In the chain's safe block.
+    /// Mined up to the chain's safe block.
     Safe,
-    /// In the chain's finalized block.
+    /// Mined up to the chain's finalized block.
     Finalized,
 }
 
@@ -96,7 +96,7 @@ pub struct Executed {
     pub confirmations: u64,
     /// Agent that the registry's event or the relayer names.
     pub agent: Option<u64>,
-    /// Whether an earlier run of the command had sent it.
+    /// True if an earlier run of the command had sent it.
     pub is_repeated: bool,
 }
 

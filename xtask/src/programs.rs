@@ -33,7 +33,7 @@ pub(crate) struct Compiled {
     name: String,
     /// The directory of its package, from the root.
     package: String,
-    /// Whether it holds the unit tests of a library or a program.
+    /// True if it holds the unit tests of a library or a program.
     is_unit: bool,
     path: PathBuf,
 }

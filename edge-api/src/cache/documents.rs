@@ -58,9 +58,9 @@ impl CacheKey for DocumentKey {
 /// The read of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DocumentRead {
-    /// From the index's object alone; [`Error::IndexUnavailable`] where it has no answer.
+    /// Read from the index's object alone; [`Error::IndexUnavailable`] where it has no answer.
     Index(Route),
-    /// From the source of such requests: the chain, or for events the index.
+    /// Read from the source of such requests: the chain, or for events the index.
     Direct(Request),
 }
 

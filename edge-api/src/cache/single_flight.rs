@@ -75,7 +75,7 @@ pub(super) trait SharedRead: Clone + 'static {
 /// A read in progress.
 pub(super) struct Reading {
     pub(super) context: RequestContext,
-    /// Whether the value is still served, and this read replaces it before it expires.
+    /// True if the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
     /// Log record of the request that reads.
     pub(super) record: Record,
