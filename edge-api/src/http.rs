@@ -96,8 +96,8 @@ pub(crate) struct Content {
     pub(crate) max_age: u32,
     /// Source of a verdict: `snapshot` or `chain`.
     pub(crate) source: &'static str,
-    /// True for bytes for clients that hold the registry themselves: compressed for clients that
-    /// accept it, and not kept in memory.
+    /// True for downloads of clients that hold the registry themselves: compressed where the client accepts
+    /// it, and not kept in memory.
     pub(crate) is_download: bool,
 }
 

@@ -40,9 +40,9 @@ pub enum Finality {
     /// Mined.
     #[default]
     Latest,
-    /// Mined up to the chain's safe block.
+    /// Mined, at or below the chain's safe block.
     Safe,
-    /// Mined up to the chain's finalized block.
+    /// Mined, at or below the chain's finalized block.
     Finalized,
 }
 
