@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use crate::{
     attest,
-    chain::Node,
+    chain::RpcNode,
     now,
-    report::{Failure, Report, Result, say},
+    report::{CommandFailure, Report, Result, say},
     typed::{SignerArguments, of_key},
 };
 
@@ -54,7 +54,7 @@ pub struct Accept {
 pub async fn run(arguments: &Accept) -> Result<Report> {
     let Accept { signer, .. } = arguments;
     let (key, signed, now) = (signer.key()?, signer.signed()?, now());
-    let node = Node::connect(&arguments.rpc, Some(signer.chain), arguments.multicall3).await?;
+    let node = RpcNode::connect(&arguments.rpc, Some(signer.chain), arguments.multicall3).await?;
     let query = |account, registry| AccountQuery { account, signed: None, registry, now };
     let wallet = arguments.agent_wallet;
     let facts = node.ask(query(wallet, Some(signer.registry))).await?;
@@ -63,7 +63,9 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
     say(shown(&agent, signer));
     let liable = agent.haftungsperson;
     if let Some(address) = key.as_ref().map(|key| key.address()).filter(|address| *address != liable) {
-        return Err(Failure::refused(format!("the key is of {address}, and the liable wallet is {liable}")));
+        return Err(CommandFailure::refused(format!(
+            "the key is of {address}, and the liable wallet is {liable}"
+        )));
     }
     let block_time = kya.as_of.block_timestamp;
     let (not_before, not_after, terms_hash) = match &signed {
@@ -119,7 +121,7 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
     let header = acceptance.to_header();
     if header.len() > MAX_HEADER_BYTES {
         let text = format!("the signature makes a header of more than {MAX_HEADER_BYTES} bytes");
-        return Err(Failure::refused(text));
+        return Err(CommandFailure::refused(text));
     }
     Ok(Report::document(if arguments.header { header } else { acceptance.to_json() }))
 }

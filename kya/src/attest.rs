@@ -15,8 +15,8 @@ use registry_core::registry::agent::Status;
 use serde_json::json;
 
 use crate::{
-    place::{Place, PlaceOptions, agent_id},
-    report::{Exit, Failure, Report, Result, say},
+    place::{RegistryAccess, RegistryAccessOptions, agent_id},
+    report::{CommandFailure, Exit, Report, Result, say},
     signer::{KeyOptions, Signer},
     submit::{Caller, SendOptions},
     watch,
@@ -32,7 +32,7 @@ pub struct Attest {
     #[arg(required = true, value_parser = agent_id)]
     pub ids: Vec<U256>,
     #[command(flatten)]
-    pub(crate) place: PlaceOptions,
+    pub(crate) place: RegistryAccessOptions,
     #[command(flatten)]
     pub(crate) key: KeyOptions,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl Attest {
         let mut records = Vec::new();
         for id in &self.ids.iter().collect::<BTreeSet<_>>() {
             let record = place.record(**id).await?;
-            let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
+            let record = record.ok_or_else(|| CommandFailure::refused(format!("there is no agent {id}")))?;
             is_party(&record, &signer)?;
             // A watched agent may be suspended or have ended: the others are still attested for.
             if !self.watch {
@@ -115,7 +115,7 @@ pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
     };
     match asked().is_ok_and(|line| line.trim() == id.to_string()) {
         true => Ok(()),
-        false => Err(Failure::new(Exit::NotConfirmed, "nothing was done: not confirmed")),
+        false => Err(CommandFailure::new(Exit::NotConfirmed, "nothing was done: not confirmed")),
     }
 }
 
@@ -130,7 +130,7 @@ fn is_active(record: &AgentRecord) -> Result<()> {
         return Ok(());
     }
     let status = status.map_or("of an unknown status", Status::name);
-    Err(Failure::refused(format!("agent {id} is {status}: only Active agents can be attested")))
+    Err(CommandFailure::refused(format!("agent {id} is {status}: only Active agents can be attested")))
 }
 
 /// Checks that the signer is a party to the agent, as the registry does.
@@ -138,7 +138,7 @@ fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
     let (by, id) = (signer.address(), record.agentId);
     match [record.agentWallet, record.creator, record.haftungsperson].contains(&by) {
         true => Ok(()),
-        false => Err(Failure::refused(format!(
+        false => Err(CommandFailure::refused(format!(
             "{by} is neither wallet nor creator nor liable wallet of agent {id}"
         ))),
     }
@@ -146,7 +146,7 @@ fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
 
 /// Renders a record, one line per member. Texts of others are quoted, so that none of their lines reads as
 /// one of these.
-pub(crate) fn shown(place: &Place, record: &AgentRecord) -> String {
+pub(crate) fn shown(place: &RegistryAccess, record: &AgentRecord) -> String {
     let status = Status::from_number(record.status).map_or("unknown", Status::name);
     format!(
         "chain       {}\nregistry    {}\nagent       {}, {status}\nwallet      {}\ncreator     {}\nliable      {}\n\

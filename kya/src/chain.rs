@@ -1,5 +1,5 @@
 //! Reads of a chain and transactions to it: plain JSON-RPC to one endpoint. Core queries go through
-//! [`Node::ask`].
+//! [`RpcNode::ask`].
 
 use std::{error::Error as _, time::Duration};
 
@@ -21,7 +21,7 @@ use reqwest::{Client, Url, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::report::{Failure, Result};
+use crate::report::{CommandFailure, Result};
 
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: usize = 4 << 20;
@@ -44,14 +44,14 @@ pub fn http_url(text: &str) -> Result<Url, String> {
 }
 
 /// Returns the failure to build a client, most often for lack of CA certificates. The cause names no URL.
-pub(crate) fn no_client(error: &reqwest::Error) -> Failure {
+pub(crate) fn no_client(error: &reqwest::Error) -> CommandFailure {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Failure::refused(format!("no HTTP client can be built{cause}"))
+    CommandFailure::refused(format!("no HTTP client can be built{cause}"))
 }
 
 /// An RPC endpoint of one chain.
 #[derive(Debug)]
-pub struct Node {
+pub struct RpcNode {
     client: Client,
     endpoint: RpcEndpoint,
     queries: RpcClient,
@@ -83,25 +83,26 @@ pub struct Receipt {
     /// Number of the transaction's block.
     pub block_number: U64,
     /// Events of the transaction.
-    pub logs: Vec<Log>,
+    pub logs: Vec<ReceiptLog>,
 }
 
 /// An event.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Log {
+pub struct ReceiptLog {
     /// The emitting contract.
     pub address: Address,
     /// The event's signature hash, and its indexed arguments.
     pub topics: Vec<B256>,
 }
 
-impl Node {
+impl RpcNode {
     /// Connects to an endpoint, and checks its chain where one is given. Errors: it does not answer, or is on
     /// another chain.
     pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
         // Not by the argument's parser: its error would quote the URL and its key.
         let endpoint = RpcEndpoint::parse(url).filter(|endpoint| http_url(&endpoint.url).is_ok());
-        let endpoint = endpoint.ok_or_else(|| Failure::usage("--rpc has to be an http or https URL"))?;
+        let endpoint =
+            endpoint.ok_or_else(|| CommandFailure::usage("--rpc has to be an http or https URL"))?;
         let (client, redactor) = (client()?, Redactor::new([url]));
         let queries = RpcClient::new(client.clone(), vec![endpoint.clone()], chain.unwrap_or_default());
         let mut node = Self { client, endpoint, queries, multicall3, redactor, chain: 0 };
@@ -109,7 +110,9 @@ impl Node {
         node.chain = id.to();
         if let Some(chain) = chain.filter(|chain| *chain != node.chain) {
             let found = node.chain;
-            return Err(Failure::refused(format!("the RPC endpoint is on chain {found}, not on {chain}")));
+            return Err(CommandFailure::refused(format!(
+                "the RPC endpoint is on chain {found}, not on {chain}"
+            )));
         }
         node.queries = RpcClient::new(node.client.clone(), vec![node.endpoint.clone()], node.chain);
         Ok(node)
@@ -123,7 +126,7 @@ impl Node {
         // A record has no setters: an old block shows the same.
         let run = Run::new(query, self.multicall3, limits(crate::now(), 0));
         let answer = self.queries.ask(run, |_| {}).await;
-        answer.map_err(|error| Failure::try_again(self.redactor.clean(&error.to_string())))
+        answer.map_err(|error| CommandFailure::try_again(self.redactor.clean(&error.to_string())))
     }
 
     /// Removes the endpoint's secrets from a node's text.
@@ -135,7 +138,7 @@ impl Node {
     pub async fn request(&self, method: &str, params: Value) -> Result<Result<Value, ErrorPayload>> {
         let silent = |_| {
             let origin = public_origin(&self.endpoint.url);
-            Failure::try_again(format!("the RPC endpoint {origin} does not answer"))
+            CommandFailure::try_again(format!("the RPC endpoint {origin} does not answer"))
         };
         let question = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let mut request = self.client.post(&self.endpoint.url).header("content-type", "application/json");
@@ -146,25 +149,30 @@ impl Node {
             request.body(question).timeout(Duration::from_secs(15)).send().await.map_err(silent)?;
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
         #[derive(Deserialize)]
-        struct Answer {
+        struct RpcAnswer {
             result: Option<Box<RawValue>>,
             error: Option<ErrorPayload>,
         }
-        let answer: Option<Answer> = serde_json::from_slice(&body).ok();
+        let answer: Option<RpcAnswer> = serde_json::from_slice(&body).ok();
         match answer {
-            Some(Answer { error: Some(error), .. }) => Ok(Err(error)),
-            Some(Answer { result, .. }) => {
+            Some(RpcAnswer { error: Some(error), .. }) => Ok(Err(error)),
+            Some(RpcAnswer { result, .. }) => {
                 let result = result.and_then(|result| serde_json::from_str(result.get()).ok());
                 Ok(Ok(result.unwrap_or_default()))
             }
-            None => Err(Failure::try_again(format!("the RPC endpoint's answer to {method} is no JSON-RPC"))),
+            None => Err(CommandFailure::try_again(format!(
+                "the RPC endpoint's answer to {method} is no JSON-RPC"
+            ))),
         }
     }
 
     /// Calls a method that only reads. Errors: the node gives no result, or one that cannot be read.
     pub async fn read<T: for<'a> Deserialize<'a>>(&self, method: &str, params: Value) -> Result<T> {
         let failed = |why: &str| {
-            Failure::try_again(format!("the RPC endpoint refused {method}: {}", self.redactor.clean(why)))
+            CommandFailure::try_again(format!(
+                "the RPC endpoint refused {method}: {}",
+                self.redactor.clean(why)
+            ))
         };
         let result = self.request(method, params).await?.map_err(|error| failed(&error.message))?;
         serde_json::from_value(result).map_err(|_| failed("its answer cannot be read"))
@@ -186,7 +194,7 @@ impl Node {
         let params = json!([{ "to": to, "data": Bytes::from(call.abi_encode()) }, tag]);
         let other_contract = || {
             let chain = self.chain;
-            Failure::refused(format!(
+            CommandFailure::refused(format!(
                 "{to} on chain {chain} is no contract with {}: which is the registry?",
                 C::SIGNATURE
             ))
@@ -200,7 +208,7 @@ impl Node {
                     Some(revert) => Ok(Err(revert)),
                     None => {
                         let why = self.redactor.clean(&error.message);
-                        Err(Failure::try_again(format!("eth_call: {why}")))
+                        Err(CommandFailure::try_again(format!("eth_call: {why}")))
                     }
                 };
             }
@@ -212,7 +220,8 @@ impl Node {
     /// Reads the seconds for which an attestation holds in this registry. Errors: it cannot be read.
     pub async fn grace_period(&self, registry: Address) -> Result<u64> {
         let grace = self.call(registry, &attestationGracePeriodCall {}).await?;
-        let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
+        let grace =
+            grace.map_err(|revert| CommandFailure::refused(format!("the registry refuses: {revert}")))?;
         Ok(grace.saturating_to())
     }
 

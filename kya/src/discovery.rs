@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     chain::client,
-    report::{Failure, Result, may_pass},
+    report::{CommandFailure, Result, may_pass},
 };
 
 /// The largest document that is read, in bytes.
@@ -25,20 +25,20 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
     let place =
         url.join(named).ok().filter(|place| place.scheme() == url.scheme() || place.scheme() == "https");
     let place = place.ok_or_else(|| {
-        Failure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
+        CommandFailure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
     })?;
     let (status, document) = get(&place).await?;
     if may_pass(status) {
-        return Err(Failure::try_again(format!("{} answers {status}", shown(&place))));
+        return Err(CommandFailure::try_again(format!("{} answers {status}", shown(&place))));
     }
     let document: WellKnown = serde_json::from_value(document).map_err(|_| {
-        Failure::refused(format!("no discovery document at {} (HTTP {status})", shown(&place)))
+        CommandFailure::refused(format!("no discovery document at {} (HTTP {status})", shown(&place)))
     })?;
     match document.version {
         1 => Ok(document),
         version => {
             let place = shown(&place);
-            Err(Failure::refused(format!("the document at {place} has the unknown version {version}")))
+            Err(CommandFailure::refused(format!("the document at {place} has the unknown version {version}")))
         }
     }
 }
@@ -61,10 +61,12 @@ pub async fn api(base: &Url, path: &str, block: Option<u64>) -> Result<Option<Va
         200 if answer.is_object() => Ok(Some(answer)),
         // Any other 404 says nothing about an agent.
         404 if error.is_some_and(|error| error.starts_with("Agent not found")) => Ok(None),
-        404 | 200 => Err(Failure::refused(format!("no read API answers at {} (HTTP {status})", shown(&url)))),
+        404 | 200 => {
+            Err(CommandFailure::refused(format!("no read API answers at {} (HTTP {status})", shown(&url))))
+        }
         _ => {
             let why = error.unwrap_or_default();
-            Err(Failure::try_again(format!("the read API answers {status}: {why}")))
+            Err(CommandFailure::try_again(format!("the read API answers {status}: {why}")))
         }
     }
 }
@@ -78,7 +80,7 @@ fn below(base: &Url, path: &str) -> Url {
 
 /// Fetches a URL: the status and the JSON of the answer, `null` where its body is no JSON.
 async fn get(url: &Url) -> Result<(u16, Value)> {
-    let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(url.as_str())));
+    let silent = |_| CommandFailure::try_again(format!("{} does not answer", public_origin(url.as_str())));
     let request = client()?.get(url.clone()).header("accept", "application/json");
     let response = request.send().await.map_err(silent)?;
     let status = response.status().as_u16();

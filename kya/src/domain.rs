@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     now,
-    report::{Failure, Report, Result},
+    report::{CommandFailure, Report, Result},
     typed::{SignerArguments, of_key},
 };
 
@@ -42,13 +42,13 @@ pub async fn run(arguments: &Domain) -> Result<Report> {
     let Domain { signer, .. } = arguments;
     let (key, signed, now) = (signer.key()?, signer.signed()?, now().seconds());
     let name = DomainName::parse(&arguments.domain);
-    let name = name.ok_or_else(|| Failure::usage(format!("the domain {}", DomainName::RULE)))?;
+    let name = name.ok_or_else(|| CommandFailure::usage(format!("the domain {}", DomainName::RULE)))?;
     let (not_before, not_after) = match &signed {
         Some(signed) => (signed.number("notBefore")?, signed.number("notAfter")?),
         None => (now, now + arguments.days * crate::DAY),
     };
     let wallet = arguments.wallet.or(key.map(|key| key.address()));
-    let wallet = wallet.ok_or_else(|| Failure::usage("--wallet has to be given"))?;
+    let wallet = wallet.ok_or_else(|| CommandFailure::usage("--wallet has to be given"))?;
     let unsigned = LiableWallet {
         chain_id: signer.chain,
         registry: signer.registry,

@@ -3,7 +3,7 @@
 use alloy::primitives::U256;
 use serde_json::json;
 
-use crate::{chain::Node, report::Result};
+use crate::{chain::RpcNode, report::Result};
 
 /// Priority fee where the node suggests none.
 const PRIORITY_FEE: u128 = 1_000_000_000;
@@ -19,7 +19,7 @@ pub(crate) struct Fees {
 
 impl Fees {
     /// Reads the fees of the newest block.
-    pub(crate) async fn now(node: &Node) -> Result<Self> {
+    pub(crate) async fn now(node: &RpcNode) -> Result<Self> {
         let base = node.block("latest").await?.base_fee_per_gas.saturating_to();
         let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
         Ok(Self { base, tip: tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to()) })

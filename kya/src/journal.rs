@@ -14,7 +14,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::report::{Failure, Result};
+use crate::report::{CommandFailure, Result};
 
 /// Longest wait for another command of the same signer.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -24,19 +24,19 @@ const REPETITION: u64 = 3_600;
 
 /// A call that was signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pending {
+pub struct JournaledCall {
     /// Calldata for the registry.
     pub call: Bytes,
     /// Time of signing in unix seconds, the later of the machine's clock and the chain's.
     pub at: u64,
     /// Relay request or transaction that carries the call.
-    pub sent: Sent,
+    pub sent: SentCall,
     /// True if it was executed; its command has not printed that yet.
     #[serde(default)]
     pub is_executed: bool,
 }
 
-impl Pending {
+impl JournaledCall {
     /// Returns whether a command repeated at this time, by the clock of `at`, is about this call.
     pub fn is_recent_at(&self, time: u64) -> bool {
         time <= self.at.saturating_add(REPETITION)
@@ -46,7 +46,7 @@ impl Pending {
 /// Form in which a call was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Sent {
+pub enum SentCall {
     /// Signed request to a relayer.
     Relay {
         /// The relayer's URL.
@@ -71,7 +71,7 @@ pub enum Sent {
     },
 }
 
-impl Sent {
+impl SentCall {
     /// Returns the gas of a relayed call.
     pub fn relayed_gas(&self) -> Option<u64> {
         match self {
@@ -93,7 +93,7 @@ impl Journal {
     /// or is held for too long.
     pub async fn open(directory: &Path, chain: u64, registry: Address, signer: Address) -> Result<Self> {
         let failed = |error: std::io::Error| {
-            Failure::try_again(format!("the state directory {}: {error}", directory.display()))
+            CommandFailure::try_again(format!("the state directory {}: {error}", directory.display()))
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
         let file = directory.join(format!("{chain}-{registry:#x}-{signer:#x}.json"));
@@ -108,7 +108,9 @@ impl Journal {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Failure::try_again("another kya command of this key is still running"));
+                    return Err(CommandFailure::try_again(
+                        "another kya command of this key is still running",
+                    ));
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
@@ -117,29 +119,29 @@ impl Journal {
 
     /// Reads the calls that are not settled, or not printed. Errors: the file cannot be read. Nothing may be
     /// sent then: it may name a call in flight.
-    pub fn calls(&self) -> Result<Vec<Pending>> {
+    pub fn calls(&self) -> Result<Vec<JournaledCall>> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Kept {
-            Calls(Vec<Pending>),
+        enum JournalContent {
+            Calls(Vec<JournaledCall>),
             /// Form of an earlier version.
-            Call(Pending),
+            Call(JournaledCall),
         }
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed(&error)),
         };
-        let unreadable = |error| Failure::refused(format!("{}: {error}", self.file.display()));
+        let unreadable = |error| CommandFailure::refused(format!("{}: {error}", self.file.display()));
         Ok(match serde_json::from_slice(&bytes).map_err(unreadable)? {
-            Kept::Calls(calls) => calls,
-            Kept::Call(call) => vec![call],
+            JournalContent::Calls(calls) => calls,
+            JournalContent::Call(call) => vec![call],
         })
     }
 
     /// Writes a call that is about to be sent, to survive a power cut. Errors: it cannot be written, and
     /// nothing may be sent.
-    pub fn keep(&self, pending: &Pending) -> Result<()> {
+    pub fn keep(&self, pending: &JournaledCall) -> Result<()> {
         let mut calls = self.calls()?;
         calls.retain(|kept| kept.call != pending.call);
         calls.push(pending.clone());
@@ -160,7 +162,7 @@ impl Journal {
         self.write(kept)
     }
 
-    fn write(&self, mut calls: Vec<Pending>) -> Result<()> {
+    fn write(&self, mut calls: Vec<JournaledCall>) -> Result<()> {
         // The chain's time may be later: no call is forgotten too early.
         let now = crate::now().seconds();
         calls.retain(|kept| !kept.is_executed || kept.is_recent_at(now));
@@ -182,8 +184,8 @@ impl Journal {
         write().map_err(|error| self.failed(&error))
     }
 
-    fn failed(&self, error: &std::io::Error) -> Failure {
-        Failure::try_again(format!("{}: {error}", self.file.display()))
+    fn failed(&self, error: &std::io::Error) -> CommandFailure {
+        CommandFailure::try_again(format!("{}: {error}", self.file.display()))
     }
 }
 
@@ -198,14 +200,14 @@ mod tests {
         let open = || Journal::open(directory.path(), 1, Address::ZERO, Address::repeat_byte(1));
         let journal = open().await.unwrap();
         assert!(journal.calls().unwrap().is_empty());
-        let sent = Sent::Transaction {
+        let sent = SentCall::Transaction {
             hash: B256::ZERO,
             nonce: 3,
             raw: Bytes::from_static(b"raw"),
             replaced: vec![B256::ZERO],
         };
         let at = crate::now().seconds();
-        let call = |name: &'static str, at| Pending {
+        let call = |name: &'static str, at| JournaledCall {
             call: Bytes::from_static(name.as_bytes()),
             at,
             sent: sent.clone(),
@@ -222,7 +224,7 @@ mod tests {
         // Calls that were executed long ago are dropped.
         assert_eq!(
             journal.calls().unwrap(),
-            [Pending { is_executed: true, ..first.clone() }, second.clone()]
+            [JournaledCall { is_executed: true, ..first.clone() }, second.clone()]
         );
         journal.forget(&[first.call]).unwrap();
         assert_eq!(journal.calls().unwrap(), std::slice::from_ref(&second));

@@ -16,7 +16,7 @@ use host_kit::keys::read_key;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
 
-use crate::report::{Failure, Report, Result};
+use crate::report::{CommandFailure, Report, Result};
 
 /// Make a private key in a file of mode 600, or show the address of an existing one
 #[derive(Clone, Debug, Args)]
@@ -30,11 +30,11 @@ impl NewKey {
     /// or holds something else.
     pub fn run(&self) -> Result<Report> {
         let name = self.file.display();
-        let failed = |error: io::Error| Failure::refused(format!("{name}: {error}"));
+        let failed = |error: io::Error| CommandFailure::refused(format!("{name}: {error}"));
         let mut bytes = [0; 32];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::refused("no random numbers"))?;
-        let key =
-            PrivateKeySigner::from_slice(&bytes).map_err(|error| Failure::refused(error.to_string()))?;
+        SystemRandom::new().fill(&mut bytes).map_err(|_| CommandFailure::refused("no random numbers"))?;
+        let key = PrivateKeySigner::from_slice(&bytes)
+            .map_err(|error| CommandFailure::refused(error.to_string()))?;
         let made: io::Result<()> = match self.file.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
             Err(_) => {
@@ -47,12 +47,12 @@ impl NewKey {
                 // Where the file system keeps no modes, others can read it, and no command accepts it.
                 if let Err(error) = read_key(&self.file) {
                     let _ = fs::remove_file(&self.file);
-                    return Err(Failure::refused(error.to_string()));
+                    return Err(CommandFailure::refused(error.to_string()));
                 }
                 (key.address(), "new. The file is the wallet: back it up, and keep it private")
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let key = read_key(&self.file).map_err(|error| Failure::refused(error.to_string()))?;
+                let key = read_key(&self.file).map_err(|error| CommandFailure::refused(error.to_string()))?;
                 (key.address(), "was there, and is as it was")
             }
             Err(error) => return Err(failed(error)),

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use host_kit::ShellFiles;
 use kya::{
     accept, attest, domain, key, register,
-    report::{Exit, Failure, Report, Result, say},
+    report::{CommandFailure, Exit, Report, Result, say},
     sign, status,
     submit::crash_point,
     terminate, verify,
@@ -118,7 +118,7 @@ async fn run(command: Command) -> Result<Report> {
         Command::Terminate(arguments) => arguments.run().await,
         Command::ShellFiles(files) => match files.make(Arguments::command()) {
             Ok(text) => Ok(Report::document(text)),
-            Err(error) => Err(Failure::refused(error.to_string())),
+            Err(error) => Err(CommandFailure::refused(error.to_string())),
         },
     }
 }

@@ -21,15 +21,15 @@ use reqwest::Url;
 use serde_json::Value;
 
 use crate::{
-    chain::{Node, http_url},
+    chain::{RpcNode, http_url},
     discovery,
     relayer::{self, Relayer},
-    report::{Exit, Failure, Result},
+    report::{CommandFailure, Exit, Result},
 };
 
 /// Options that name the registry and its endpoints.
 #[derive(Clone, Debug, Args)]
-pub struct PlaceOptions {
+pub struct RegistryAccessOptions {
     /// A service for agents, or a read API: everything that is not given comes from its discovery document.
     #[arg(long, value_name = "URL", value_parser = http_url)]
     pub at: Option<Url>,
@@ -64,7 +64,7 @@ pub(crate) fn agent_id(text: &str) -> Result<U256, &'static str> {
 
 /// A registry and its endpoints.
 #[derive(Debug)]
-pub struct Place {
+pub struct RegistryAccess {
     /// The chain's id.
     pub chain: u64,
     /// The registry.
@@ -81,18 +81,18 @@ pub struct Place {
 #[derive(Debug)]
 pub enum Reader {
     /// An RPC endpoint of the chain.
-    Node(Node),
+    Node(RpcNode),
     /// A read API, at this URL.
     Api(Url),
 }
 
-impl PlaceOptions {
+impl RegistryAccessOptions {
     /// Checks that the record of an agent to sign for does not come from the service at --at alone, which
     /// could show another agent's. Errors: it does.
     pub fn reads_where_the_user_says(&self) -> Result<()> {
         match self.at.is_none() || self.rpc.is_some() || self.api.is_some() {
             true => Ok(()),
-            false => Err(Failure::usage(
+            false => Err(CommandFailure::usage(
                 "the service at --at alone would say which agent you sign for: give --rpc, or --api of a read API that you trust",
             )),
         }
@@ -100,7 +100,7 @@ impl PlaceOptions {
 
     /// Resolves the options to a registry and its endpoints. Errors: something is missing, does not answer,
     /// or contradicts something else.
-    pub async fn resolve(&self) -> Result<Place> {
+    pub async fn resolve(&self) -> Result<RegistryAccess> {
         let document = match &self.at {
             Some(url) => Some(discovery::find(url).await?),
             None => None,
@@ -143,13 +143,13 @@ impl PlaceOptions {
         }
         let api = self.api.clone().or_else(|| first(&said?.read_apis));
         let reader = match (&self.rpc, api) {
-            (Some(rpc), _) => Reader::Node(Node::connect(rpc, Some(chain), self.multicall3).await?),
+            (Some(rpc), _) => Reader::Node(RpcNode::connect(rpc, Some(chain), self.multicall3).await?),
             (None, Some(api)) => Reader::Api(api),
             (None, None) => {
-                return Err(Failure::usage("nowhere to read the registry: give --rpc, --api or --at"));
+                return Err(CommandFailure::usage("nowhere to read the registry: give --rpc, --api or --at"));
             }
         };
-        Ok(Place { chain, registry, relayer, reader, document })
+        Ok(RegistryAccess { chain, registry, relayer, reader, document })
     }
 }
 
@@ -162,16 +162,18 @@ fn agreed<T: PartialEq + std::fmt::Display>(
 ) -> Result<T> {
     match (given, document, relayer) {
         (Some(given), Some(said), _) if given != said => {
-            Err(Failure::refused(format!("the service is for the {name} {said}, and not for {given}")))
+            Err(CommandFailure::refused(format!("the service is for the {name} {said}, and not for {given}")))
         }
         (Some(value), ..) | (None, Some(value), _) | (None, None, Some(value)) => Ok(value),
-        (None, None, None) => Err(Failure::usage(format!("which {name}? Give --{name}, --at or --relayer"))),
+        (None, None, None) => {
+            Err(CommandFailure::usage(format!("which {name}? Give --{name}, --at or --relayer")))
+        }
     }
 }
 
-impl Place {
+impl RegistryAccess {
     /// Returns the RPC endpoint, where there is one.
-    pub const fn node(&self) -> Option<&Node> {
+    pub const fn node(&self) -> Option<&RpcNode> {
         match &self.reader {
             Reader::Node(node) => Some(node),
             Reader::Api(_) => None,
@@ -218,7 +220,7 @@ fn found(answer: Result<AgentRecord, Revert>, words: &str) -> Result<Option<Agen
     match answer {
         Ok(record) => Ok(Some(record)),
         Err(revert) if revert.message.as_deref() == Some(words) => Ok(None),
-        Err(revert) => Err(Failure::refused(format!("the registry refuses: {revert}"))),
+        Err(revert) => Err(CommandFailure::refused(format!("the registry refuses: {revert}"))),
     }
 }
 
@@ -228,14 +230,14 @@ pub(crate) fn registered_as(kya: &Value) -> Result<Option<U256>> {
     match (registered, id.and_then(Value::as_u64)) {
         (Some(Value::Bool(true)), Some(id)) => Ok(Some(U256::from(id))),
         (Some(Value::Bool(false)), _) => Ok(None),
-        _ => Err(Failure::try_again("the read API gives no verdict")),
+        _ => Err(CommandFailure::try_again("the read API gives no verdict")),
     }
 }
 
 /// Parses the record in a read API's answer about an agent.
 pub(crate) fn from_api(answer: &Value) -> Result<AgentRecord> {
     let record = answer.get("agent").and_then(parse);
-    record.ok_or_else(|| Failure::try_again("the read API's record cannot be read"))
+    record.ok_or_else(|| CommandFailure::try_again("the read API's record cannot be read"))
 }
 
 fn parse(agent: &Value) -> Option<AgentRecord> {

@@ -17,18 +17,18 @@ use registry_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    place::{Place, PlaceOptions, agent_id},
-    report::{Exit, Failure, Report, Result},
+    place::{RegistryAccess, RegistryAccessOptions, agent_id},
+    report::{CommandFailure, Exit, Report, Result},
     sign::{self, Sign},
     signer::{KeyOptions, Signer},
-    submit::{Caller, Executed, SendOptions},
+    submit::{Caller, ExecutedCall, SendOptions},
 };
 
 /// Put an agent on the registry: its liable wallet, its documents' hashes, its scope
 #[derive(Clone, Debug, Args)]
 pub struct Register {
     #[command(flatten)]
-    place: PlaceOptions,
+    place: RegistryAccessOptions,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -67,7 +67,7 @@ impl Register {
     pub async fn run(&self) -> Result<Report> {
         let signer = self.key.signer()?;
         if self.then && self.wallet.is_some_and(|wallet| wallet != signer.address()) {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage(
                 "--then signs as the agent, and --wallet is not the key's: leave --then out",
             ));
         }
@@ -108,7 +108,7 @@ impl Register {
                     let gas = 700_000 + 1_500 * call.operationalScope.len() as u64;
                     let executed = caller.execute(&data, gas).await.map_err(|failure| match place.node() {
                         // A read API may serve a cached answer for a minute.
-                        None if failure.text.contains("Wallet already registered") => Failure::try_again(
+                        None if failure.text.contains("Wallet already registered") => CommandFailure::try_again(
                             "the wallet is registered already, which the read API does not show yet: repeat this in a minute",
                         ),
                         _ => failure,
@@ -130,7 +130,9 @@ impl Register {
     fn call(&self) -> Result<registerAgentCall> {
         let hash = |file: &PathBuf| -> Result<B256> {
             let bytes = fs::read(file);
-            bytes.map(keccak256).map_err(|error| Failure::refused(format!("{}: {error}", file.display())))
+            bytes
+                .map(keccak256)
+                .map_err(|error| CommandFailure::refused(format!("{}: {error}", file.display())))
         };
         Ok(registerAgentCall {
             haftungsperson: self.liable,
@@ -149,7 +151,7 @@ impl Register {
         chain: u64,
         call: &registerAgentCall,
         id: u64,
-        executed: Option<&Executed>,
+        executed: Option<&ExecutedCall>,
     ) -> Result<Report> {
         let (wallet, liable) = (call.agentWallet, call.haftungsperson);
         let done = match executed {
@@ -172,7 +174,7 @@ impl Register {
             json!({
                 "agentId": id, "wallet": wallet.to_string(), "haftungsperson": liable.to_string(), "chainId": chain,
                 "constitutionHash": call.constitutionHash, "capabilityHash": call.capabilityHash,
-                "already": executed.is_none(), "transaction": executed.map(Executed::json),
+                "already": executed.is_none(), "transaction": executed.map(ExecutedCall::json),
             }),
         );
         if let (true, Some(url)) = (self.then, &self.place.at) {
@@ -188,7 +190,11 @@ impl Register {
 }
 
 /// Returns whether the agent that an earlier run has registered has ended since: its wallet is free again.
-async fn has_ended(place: &Place, call: &registerAgentCall, executed: &Executed) -> Result<bool> {
+async fn has_ended(
+    place: &RegistryAccess,
+    call: &registerAgentCall,
+    executed: &ExecutedCall,
+) -> Result<bool> {
     let Some(id) = executed.agent else { return Ok(false) };
     let record = place.record(U256::from(id)).await?.filter(|record| record.agentWallet == call.agentWallet);
     Ok(record.and_then(|record| Status::from_number(record.status)).is_some_and(Status::has_ended))
@@ -197,14 +203,14 @@ async fn has_ended(place: &Place, call: &registerAgentCall, executed: &Executed)
 /// Returns the id of the registered agent. The relayer's word, `told`, is checked against the record where
 /// one is shown; without it the wallet's record has the id.
 async fn registered_as(
-    place: &Place,
+    place: &RegistryAccess,
     call: &registerAgentCall,
     creator: Address,
     told: Option<u64>,
 ) -> Result<u64> {
     match told {
         Some(id) => match place.record(U256::from(id)).await? {
-            Some(record) if record.agentWallet != call.agentWallet => Err(Failure::refused(format!(
+            Some(record) if record.agentWallet != call.agentWallet => Err(CommandFailure::refused(format!(
                 "registered, and the relayer tells the id {id}, which is of another wallet: {}",
                 record.agentWallet
             ))),
@@ -213,7 +219,9 @@ async fn registered_as(
         },
         None => match place.record_of(call.agentWallet).await? {
             Some(record) if agreed(&record, call, creator).is_ok() => Ok(record.agentId.saturating_to()),
-            _ => Err(Failure::try_again("registered, which is not shown yet: repeat this in a minute")),
+            _ => {
+                Err(CommandFailure::try_again("registered, which is not shown yet: repeat this in a minute"))
+            }
         },
     }
 }
@@ -235,7 +243,7 @@ fn agreed(record: &AgentRecord, call: &registerAgentCall, creator: Address) -> R
         return Ok(());
     }
     let (id, wallet, names) = (record.agentId, record.agentWallet, names.join(", "));
-    Err(Failure::refused(format!(
+    Err(CommandFailure::refused(format!(
         "the wallet {wallet} is registered as agent {id}, with other values: {names}. A record cannot be changed: end it with \
          kya terminate {id}, or register another wallet"
     )))

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     chain::client,
-    report::{Failure, Result, may_pass},
+    report::{CommandFailure, Result, may_pass},
 };
 
 /// The largest answer that is read, in bytes.
@@ -39,7 +39,7 @@ impl fmt::Debug for Relayer {
 
 /// Chain, contracts and gas limit that a relayer serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct RelayerTerms {
     /// The chain's id.
     pub chain: u64,
     /// The forwarder, the contract of the EIP-712 domain.
@@ -53,7 +53,7 @@ pub struct Terms {
 /// State of a relay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Relay {
+pub struct RelayStatus {
     /// `pending`, `executed`, `reverted` or `dropped`.
     pub state: String,
     /// Transaction hash.
@@ -75,7 +75,7 @@ pub struct Relay {
 
 /// Error answer of a relayer.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct RelayerRefusal {
     /// The HTTP status.
     pub status: u16,
     /// Stable name of the error.
@@ -86,14 +86,14 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
-impl Refusal {
+impl RelayerRefusal {
     /// Converts it to a failure, to be tried again where its status may pass.
-    pub fn failure(&self) -> Failure {
+    pub fn failure(&self) -> CommandFailure {
         let Self { status, code, error, retry_after } = self;
         let text = format!("the relayer refused: {error} ({code}, HTTP {status})");
         match may_pass(*status) {
-            true => Failure { retry_after: *retry_after, ..Failure::try_again(text) },
-            false => Failure::refused(text),
+            true => CommandFailure { retry_after: *retry_after, ..CommandFailure::try_again(text) },
+            false => CommandFailure::refused(text),
         }
     }
 }
@@ -104,7 +104,9 @@ impl Relayer {
     pub fn new(url: &Url, key: Option<String>) -> Result<Self> {
         let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
         if key.as_ref().is_some_and(|key| HeaderValue::from_str(key).is_err()) {
-            return Err(Failure::usage(format!("{KEY_VARIABLE} has a character that no header may have")));
+            return Err(CommandFailure::usage(format!(
+                "{KEY_VARIABLE} has a character that no header may have"
+            )));
         }
         Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned(), key })
     }
@@ -115,47 +117,47 @@ impl Relayer {
     }
 
     /// Reads the relayer's terms. Errors: it does not tell them.
-    pub async fn terms(&self) -> Result<Terms> {
+    pub async fn terms(&self) -> Result<RelayerTerms> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Limits {
+        struct StatusLimits {
             max_request_gas: u64,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Status {
+        struct StatusAnswer {
             chain_id: u64,
             registry: Address,
             forwarder: Address,
-            limits: Limits,
+            limits: StatusLimits,
         }
-        let Status { chain_id, registry, forwarder, limits } = self.get("/status").await?;
-        Ok(Terms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
+        let StatusAnswer { chain_id, registry, forwarder, limits } = self.get("/status").await?;
+        Ok(RelayerTerms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
     }
 
     /// Reads the nonce of the signer's next request, counting relays in flight. Errors: there is no answer.
     pub async fn next_nonce(&self, signer: Address) -> Result<u64> {
         #[derive(Deserialize)]
-        struct Nonce {
+        struct NonceAnswer {
             next: u64,
         }
-        let Nonce { next } = self.get(&format!("/nonce/{signer}")).await?;
+        let NonceAnswer { next } = self.get(&format!("/nonce/{signer}")).await?;
         Ok(next)
     }
 
     /// Reads the state of a relay, once it is this final or the relayer's longest wait is over; `None` where
     /// the relayer does not know it. Errors: the relayer does not say.
-    pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<Relay>> {
+    pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<RelayStatus>> {
         let path = format!("/relay/{id}?wait={finality}");
         match self.answer(self.request(Method::GET, &path)).await? {
             Ok(relay) => Ok(Some(relay)),
-            Err(Refusal { status: 404, .. }) => Ok(None),
+            Err(RelayerRefusal { status: 404, .. }) => Ok(None),
             Err(refusal) => Err(refusal.failure()),
         }
     }
 
     /// Sends a signed request. Errors: there is no answer, and the relayer may have taken it.
-    pub async fn send(&self, body: &Value) -> Result<Result<Value, Refusal>> {
+    pub async fn send(&self, body: &Value) -> Result<Result<Value, RelayerRefusal>> {
         let request = self.request(Method::POST, "/relay").header("content-type", "application/json");
         self.answer(request.body(body.to_string())).await
     }
@@ -173,9 +175,13 @@ impl Relayer {
         }
     }
 
-    async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<Result<T, Refusal>> {
-        let silent =
-            |_| Failure::try_again(format!("the relayer {} does not answer", public_origin(&self.url)));
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<Result<T, RelayerRefusal>> {
+        let silent = |_| {
+            CommandFailure::try_again(format!("the relayer {} does not answer", public_origin(&self.url)))
+        };
         let response = request.send().await.map_err(silent)?;
         let status = response.status();
         let retry_after =
@@ -183,13 +189,19 @@ impl Relayer {
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
         if status.as_u16() < 400 {
             // The request may have been carried out: an unreadable success is no refusal.
-            let lost = |_| Failure::try_again(format!("the relayer's answer, HTTP {status}, cannot be read"));
+            let lost =
+                |_| CommandFailure::try_again(format!("the relayer's answer, HTTP {status}, cannot be read"));
             return serde_json::from_slice(&body).map(Ok).map_err(lost);
         }
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let retry_after = retry_after.map(Duration::from_secs);
-        Ok(Err(Refusal { status: status.as_u16(), code: text("code"), error: text("error"), retry_after }))
+        Ok(Err(RelayerRefusal {
+            status: status.as_u16(),
+            code: text("code"),
+            error: text("error"),
+            retry_after,
+        }))
     }
 }
 
@@ -199,7 +211,7 @@ mod tests {
 
     #[test]
     fn others_words_do_not_steer_a_terminal() {
-        let refusal = Refusal {
+        let refusal = RelayerRefusal {
             status: 429,
             code: "LIMIT".to_owned(),
             error: "a\u{1b}[2Jb\nc\u{202e}d — ü".to_owned(),

@@ -35,17 +35,17 @@ pub struct Report {
     /// The exit status.
     pub exit: Exit,
     /// Calls that the report is about, to be forgotten once it is printed.
-    pub told: Option<Told>,
+    pub told: Option<PrintedCalls>,
 }
 
 /// Executed calls, and the locked journal that has them.
 #[derive(Debug)]
-pub struct Told {
+pub struct PrintedCalls {
     journal: Journal,
     calls: Vec<Bytes>,
 }
 
-impl Told {
+impl PrintedCalls {
     /// Forgets the calls: a repetition of the command makes new ones. Errors: the journal cannot be written.
     pub fn forget(&self) -> Result<()> {
         self.journal.forget(&self.calls)
@@ -63,7 +63,7 @@ impl Report {
 
     /// Attaches the calls that the report is about.
     pub(crate) fn telling_of(self, calls: Vec<Bytes>, journal: Journal) -> Self {
-        Self { told: Some(Told { journal, calls }), ..self }
+        Self { told: Some(PrintedCalls { journal, calls }), ..self }
     }
 
     /// Creates a report of one document for people and programs, unchanged: each byte may be signed.
@@ -75,7 +75,7 @@ impl Report {
 
 /// Failure of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct CommandFailure {
     /// The exit status.
     pub exit: Exit,
     /// Text for people.
@@ -84,7 +84,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-impl Failure {
+impl CommandFailure {
     /// Creates a failure with this exit status.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into(), retry_after: None }
@@ -116,7 +116,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&plain(&self.text))
     }
@@ -136,11 +136,11 @@ pub(crate) const fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..)
 }
 
-impl From<anyhow::Error> for Failure {
+impl From<anyhow::Error> for CommandFailure {
     fn from(error: anyhow::Error) -> Self {
         Self::refused(format!("{error:#}"))
     }
 }
 
 /// The result of a command or a part of one.
-pub type Result<T, E = Failure> = std::result::Result<T, E>;
+pub type Result<T, E = CommandFailure> = std::result::Result<T, E>;

@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
 
 use crate::{
-    chain::{Log, Node, Receipt},
+    chain::{Receipt, ReceiptLog, RpcNode},
     fees::Fees,
-    journal::{Pending, Sent},
-    relayer::{Refusal, Relay, Relayer},
-    report::{Exit, Failure, Result},
-    submit::{Caller, Executed, Finality, crash_point},
+    journal::{JournaledCall, SentCall},
+    relayer::{RelayStatus, Relayer, RelayerRefusal},
+    report::{CommandFailure, Exit, Result},
+    submit::{Caller, ExecutedCall, Finality, crash_point},
 };
 
 /// Extra wait for an answer beyond `--timeout`.
@@ -42,24 +42,24 @@ const REFUSED_FOR_GOOD: [&str; 3] = ["intrinsic gas", "exceeds block gas limit",
 
 /// Runs a step, which is given up [`LAST_ANSWER`] after `until`.
 pub(crate) async fn in_time<T>(until: Instant, step: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_: Elapsed| Failure::try_again("no answer came in time");
+    let late = |_: Elapsed| CommandFailure::try_again("no answer came in time");
     timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
 }
 
 /// Outcome of a call that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettledCall {
     /// It was executed.
-    Executed(Executed),
+    Executed(ExecutedCall),
     /// It was not executed, and will not be.
-    Failed(Failure),
+    Failed(CommandFailure),
     /// Its nonce was used by another call, or its time is over: the chain's state decides.
     Lost,
 }
 
 /// Progress of a relay.
-enum Progress {
-    Settled(Settled),
+enum RelayProgress {
+    Settled(SettledCall),
     /// Executed, and not as final yet as asked.
     Executed,
     Open,
@@ -67,27 +67,27 @@ enum Progress {
 
 impl Caller<'_> {
     /// Waits until a call is settled. Sends it at once with `is_new`, and again where it is not known.
-    pub(crate) async fn settle(&self, mut pending: Pending, is_new: bool) -> Result<Settled> {
+    pub(crate) async fn settle(&self, mut pending: JournaledCall, is_new: bool) -> Result<SettledCall> {
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
         let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
         let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, None);
         let mut trouble = None;
         loop {
             let step = match &pending.sent {
-                Sent::Relay { relayer, id, body } => {
+                SentCall::Relay { relayer, id, body } => {
                     let relayer = self.relayer(relayer)?;
                     let step = self.settle_relay(&relayer, *id, body, &pending.call, &mut sends);
                     match in_time(until, step).await {
-                        Ok(Progress::Settled(settled)) => Ok(Some(settled)),
+                        Ok(RelayProgress::Settled(settled)) => Ok(Some(settled)),
                         // The forwarder no longer accepts it, whatever the relayer says.
-                        Ok(Progress::Open) | Err(_) if self.has_expired(body).await => {
-                            Ok(Some(Settled::Lost))
+                        Ok(RelayProgress::Open) | Err(_) if self.has_expired(body).await => {
+                            Ok(Some(SettledCall::Lost))
                         }
-                        Ok(Progress::Open | Progress::Executed) => Ok(None),
+                        Ok(RelayProgress::Open | RelayProgress::Executed) => Ok(None),
                         Err(failure) => Err(failure),
                     }
                 }
-                Sent::Transaction { .. } => {
+                SentCall::Transaction { .. } => {
                     let step = self.settle_transaction(&pending, &mut sends, &mut missing);
                     in_time(until, step).await
                 }
@@ -95,11 +95,11 @@ impl Caller<'_> {
             match step {
                 Ok(Some(settled)) => return Ok(settled),
                 Ok(None) => {}
-                Err(Failure { exit: Exit::TryAgain, text, retry_after }) => {
+                Err(CommandFailure { exit: Exit::TryAgain, text, retry_after }) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if let Some(after) = retry_after.filter(|after| after > &left) {
                         let seconds = after.as_secs();
-                        return Err(Failure::pending(format!(
+                        return Err(CommandFailure::pending(format!(
                             "not settled ({text}): repeat the command in {seconds} s"
                         )));
                     }
@@ -122,7 +122,9 @@ impl Caller<'_> {
             }
             if Instant::now() >= until {
                 let why = trouble.unwrap_or_else(|| "it is not as final yet as asked".to_owned());
-                return Err(Failure::pending(format!("sent, and not settled ({why}): repeat the command")));
+                return Err(CommandFailure::pending(format!(
+                    "sent, and not settled ({why}): repeat the command"
+                )));
             }
             sleep(pause).await;
             pause = pause.saturating_mul(2).min(Duration::from_secs(2));
@@ -130,8 +132,8 @@ impl Caller<'_> {
     }
 
     /// Signs the same transaction with higher fees, where the present base fee keeps it from being mined.
-    async fn raised(&self, sent: &Sent) -> Result<Option<Sent>> {
-        let Sent::Transaction { hash, raw, replaced, .. } = sent else { return Ok(None) };
+    async fn raised(&self, sent: &SentCall) -> Result<Option<SentCall>> {
+        let SentCall::Transaction { hash, raw, replaced, .. } = sent else { return Ok(None) };
         let Ok(TxEnvelope::Eip1559(signed)) = TxEnvelope::decode_2718_exact(raw) else { return Ok(None) };
         let (old, fees) = (signed.tx(), Fees::now(self.node()?).await?);
         let Some((most, tip)) = fees.raised(old.max_fee_per_gas, old.max_priority_fee_per_gas) else {
@@ -145,7 +147,7 @@ impl Caller<'_> {
         if let Some(relayer) = self.place.relayer.as_ref().filter(|relayer| relayer.url() == url) {
             return Ok(relayer.clone());
         }
-        let url = url.parse().map_err(|_| Failure::refused("the journal names no relayer's URL"))?;
+        let url = url.parse().map_err(|_| CommandFailure::refused("the journal names no relayer's URL"))?;
         Relayer::new(&url, None)
     }
 
@@ -168,11 +170,11 @@ impl Caller<'_> {
         body: &Value,
         call: &[u8],
         sends: &mut bool,
-    ) -> Result<Progress> {
+    ) -> Result<RelayProgress> {
         if *sends {
             match relayer.send(body).await? {
                 Ok(_) => {}
-                Err(Refusal { code, .. })
+                Err(RelayerRefusal { code, .. })
                     if matches!(
                         code.as_str(),
                         "ALREADY_RELAYED" | "DEADLINE_PASSED" | "INVALID_SIGNATURE_OR_NONCE" | "SUPERSEDED"
@@ -180,7 +182,7 @@ impl Caller<'_> {
                 {
                     // It may have been taken, and carried out, meanwhile.
                     let Some(known) = relayer.relay(id, "latest").await? else {
-                        return Ok(Progress::Settled(Settled::Lost));
+                        return Ok(RelayProgress::Settled(SettledCall::Lost));
                     };
                     *sends = false;
                     return self.ended(&known, call).await;
@@ -190,7 +192,9 @@ impl Caller<'_> {
                     // The relayer did not take the request; a call that reverts now reverts again.
                     let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
                     return match is_final {
-                        true => Ok(Progress::Settled(Settled::Failed(Failure::refused(failure.text)))),
+                        true => Ok(RelayProgress::Settled(SettledCall::Failed(CommandFailure::refused(
+                            failure.text,
+                        )))),
                         false => Err(failure),
                     };
                 }
@@ -202,13 +206,13 @@ impl Caller<'_> {
             Some(relay) => self.ended(&relay, call).await,
             None => {
                 *sends = true;
-                Ok(Progress::Open)
+                Ok(RelayProgress::Open)
             }
         }
     }
 
     /// Judges a relayer's word on a relay. An execution is checked at the RPC endpoint, where there is one.
-    async fn ended(&self, relay: &Relay, call: &[u8]) -> Result<Progress> {
+    async fn ended(&self, relay: &RelayStatus, call: &[u8]) -> Result<RelayProgress> {
         let settled = match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
             ("executed", Some(transaction), Some(block)) => {
                 let executed = match self.place.node() {
@@ -216,11 +220,11 @@ impl Caller<'_> {
                         let Some(receipt) = node.receipt(transaction).await? else {
                             let text =
                                 "the relayer says executed, and the RPC endpoint does not show that yet";
-                            return Err(Failure::try_again(text));
+                            return Err(CommandFailure::try_again(text));
                         };
                         let agent = self.event(&receipt, call).filter(|_| !receipt.status.is_zero());
                         let agent = agent.ok_or_else(|| {
-                            Failure::try_again(format!(
+                            CommandFailure::try_again(format!(
                                 "the relayer says executed, and its transaction {transaction} does not carry out this call"
                             ))
                         })?;
@@ -231,7 +235,7 @@ impl Caller<'_> {
                         let finality = finality.and_then(|finality| Finality::from_str(finality, true).ok());
                         let is_final = finality >= Some(self.options.finality)
                             && relay.confirmations >= self.options.confirmations;
-                        is_final.then_some(Executed {
+                        is_final.then_some(ExecutedCall {
                             transaction,
                             block,
                             confirmations: relay.confirmations,
@@ -240,36 +244,36 @@ impl Caller<'_> {
                         })
                     }
                 };
-                let Some(executed) = executed else { return Ok(Progress::Executed) };
-                Settled::Executed(executed)
+                let Some(executed) = executed else { return Ok(RelayProgress::Executed) };
+                SettledCall::Executed(executed)
             }
             ("reverted", ..) if matches!(relay.code.as_deref(), Some("SUPERSEDED" | "FORWARDER_REFUSED")) => {
-                Settled::Lost
+                SettledCall::Lost
             }
             ("reverted" | "dropped", ..) => {
                 let why = relay.error.as_deref().unwrap_or("no reason given");
-                Settled::Failed(Failure::refused(format!("the relay was {}: {why}", relay.state)))
+                SettledCall::Failed(CommandFailure::refused(format!("the relay was {}: {why}", relay.state)))
             }
-            _ => return Ok(Progress::Open),
+            _ => return Ok(RelayProgress::Open),
         };
-        Ok(Progress::Settled(settled))
+        Ok(RelayProgress::Settled(settled))
     }
 
     /// Returns a call that was mined, once it is as final as asked.
     async fn mined(
         &self,
-        node: &Node,
+        node: &RpcNode,
         transaction: B256,
         receipt: &Receipt,
         agent: Option<u64>,
-    ) -> Result<Option<Executed>> {
+    ) -> Result<Option<ExecutedCall>> {
         let block = receipt.block_number.to::<u64>();
         let head: u64 = node.block("latest").await?.number.to();
         let confirmations = head.saturating_add(1).saturating_sub(block);
         let finality = self.options.finality;
         let is_final =
             finality == Finality::Latest || node.block(finality.tag()).await?.number.to::<u64>() >= block;
-        let executed = Executed { transaction, block, confirmations, agent, is_repeated: false };
+        let executed = ExecutedCall { transaction, block, confirmations, agent, is_repeated: false };
         Ok((is_final && confirmations >= self.options.confirmations).then_some(executed))
     }
 
@@ -280,27 +284,27 @@ impl Caller<'_> {
 
     async fn settle_transaction(
         &self,
-        pending: &Pending,
+        pending: &JournaledCall,
         sends: &mut bool,
         missing: &mut Option<Instant>,
-    ) -> Result<Option<Settled>> {
-        let Sent::Transaction { hash, nonce, raw, replaced } = &pending.sent else { return Ok(None) };
+    ) -> Result<Option<SettledCall>> {
+        let SentCall::Transaction { hash, nonce, raw, replaced } = &pending.sent else { return Ok(None) };
         let (node, nonce) = (self.node()?, *nonce);
         for &hash in replaced.iter().chain([hash]) {
             let Some(receipt) = node.receipt(hash).await? else { continue };
             if receipt.status.is_zero() {
                 let why = format!("the transaction {hash} was mined and reverted");
-                return Ok(Some(Settled::Failed(Failure::refused(why))));
+                return Ok(Some(SettledCall::Failed(CommandFailure::refused(why))));
             }
             let agent = self.event(&receipt, &pending.call);
-            return Ok(self.mined(node, hash, &receipt, agent).await?.map(Settled::Executed));
+            return Ok(self.mined(node, hash, &receipt, agent).await?.map(SettledCall::Executed));
         }
         // Some nodes have the new count before the receipt, and others behind the same address later still.
         let next = node.transaction_count(self.signer.address(), "latest").await?;
         if next > nonce {
             let patience = RECEIPT_LATE.min(Duration::from_secs(self.options.timeout) / 2);
             let since = missing.get_or_insert_with(Instant::now);
-            return Ok((since.elapsed() >= patience).then_some(Settled::Lost));
+            return Ok((since.elapsed() >= patience).then_some(SettledCall::Lost));
         }
         let waits =
             (next < nonce).then(|| format!("it has nonce {nonce}, and the account is at nonce {next}"));
@@ -310,10 +314,10 @@ impl Caller<'_> {
             let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
             let refusal = format!("the node refuses the transaction: {}", node.clean(&error.message));
             if *sends && says(&["insufficient funds"]) {
-                return Ok(Some(Settled::Failed(Failure::try_again(refusal))));
+                return Ok(Some(SettledCall::Failed(CommandFailure::try_again(refusal))));
             }
             if *sends && says(&REFUSED_FOR_GOOD) {
-                return Ok(Some(Settled::Failed(Failure::refused(refusal))));
+                return Ok(Some(SettledCall::Failed(CommandFailure::refused(refusal))));
             }
             if !says(&["known", "imported", "nonce too low"]) {
                 return self.unmined(pending, nonce, refusal).await;
@@ -330,16 +334,16 @@ impl Caller<'_> {
     /// Judges a transaction that is not mined, for the reason `why`. It is lost once the time of a repetition
     /// is over and the node's pool does not have it in the order of nonces: otherwise it would block the key
     /// for good. Each call of the registry may be made again.
-    async fn unmined(&self, pending: &Pending, nonce: u64, why: String) -> Result<Option<Settled>> {
+    async fn unmined(&self, pending: &JournaledCall, nonce: u64, why: String) -> Result<Option<SettledCall>> {
         let (node, is_old) = (self.node()?, !pending.is_recent_at(self.time().await?));
         let is_left = is_old && node.transaction_count(self.signer.address(), "pending").await? <= nonce;
-        if is_left { Ok(Some(Settled::Lost)) } else { Err(Failure::try_again(why)) }
+        if is_left { Ok(Some(SettledCall::Lost)) } else { Err(CommandFailure::try_again(why)) }
     }
 }
 
 /// Returns the agent of an event, if it is the one of this call by this signer. The last indexed member of
 /// each event is the acting account.
-fn told_by(log: &Log, registry: Address, signer: Address, call: &[u8]) -> Option<u64> {
+fn told_by(log: &ReceiptLog, registry: Address, signer: Address, call: &[u8]) -> Option<u64> {
     let (kind, arguments) = call.split_at_checked(4)?;
     let &[event, id, .., by] = log.topics.as_slice() else { return None };
     let of_id = |expected: B256| event == expected && arguments.get(..32) == Some(id.as_slice());
@@ -376,7 +380,7 @@ mod tests {
             (end, vec![AgentTerminated::SIGNATURE_HASH, id, by]),
             (register, vec![AgentRegistered::SIGNATURE_HASH, id, wallet.into_word(), by]),
         ] {
-            let log = Log { address: registry, topics };
+            let log = ReceiptLog { address: registry, topics };
             assert_eq!(told_by(&log, registry, signer, &call), Some(7));
             assert_eq!(told_by(&log, wallet, signer, &call), None);
             assert_eq!(told_by(&log, registry, wallet, &call), None);

@@ -21,7 +21,7 @@ use url::{Position, Url};
 use crate::{
     chain::{client, http_url},
     discovery,
-    report::{Exit, Failure, Report, Result, may_pass},
+    report::{CommandFailure, Exit, Report, Result, may_pass},
     signer::{KeyOptions, Signer},
 };
 
@@ -93,7 +93,7 @@ impl Sign {
             true => std::io::stdin().read_to_end(&mut content).map(drop),
             false => fs::read(file).map(|bytes| content = bytes),
         };
-        read.map_err(|error| Failure::refused(format!("{}: {error}", file.display())))?;
+        read.map_err(|error| CommandFailure::refused(format!("{}: {error}", file.display())))?;
         Ok(content)
     }
 
@@ -102,13 +102,15 @@ impl Sign {
         let mut headers = self.headers.clone();
         if let Some(file) = &self.acceptance {
             let text = fs::read_to_string(file);
-            let text = text.map_err(|error| Failure::refused(format!("{}: {error}", file.display())))?;
+            let text =
+                text.map_err(|error| CommandFailure::refused(format!("{}: {error}", file.display())))?;
             let acceptance = Acceptance::from_json(text.trim());
-            let refused = |problem| Failure::refused(format!("{}: {problem}", file.display()));
+            let refused = |problem| CommandFailure::refused(format!("{}: {problem}", file.display()));
             headers.push((HEADER.to_ascii_lowercase(), acceptance.map_err(refused)?.to_header()));
         }
         let origin = Origin::parse(&self.url.origin().ascii_serialization());
-        let origin = origin.ok_or_else(|| Failure::refused("the URL has to be one of http or https"))?;
+        let origin =
+            origin.ok_or_else(|| CommandFailure::refused("the URL has to be one of http or https"))?;
         let fields: Vec<(&str, &[u8])> =
             headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let target = &self.url[Position::BeforePath..Position::AfterQuery];
@@ -120,13 +122,13 @@ impl Sign {
             content: Content::Whole(content),
         };
         let mut nonce = [0; 16];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| Failure::refused("no random numbers"))?;
+        SystemRandom::new().fill(&mut nonce).map_err(|_| CommandFailure::refused("no random numbers"))?;
         let (nonce, created) = (hex::encode(nonce), crate::now().seconds());
         let account = Account { chain, address: signer.address() };
         let terms = SigningTerms { account, created, valid_seconds: 60, nonce: &nonce };
         let unsigned = Unsigned::new(&request, &terms);
-        let unsigned =
-            unsigned.ok_or_else(|| Failure::refused("the request has a value that cannot be signed"))?;
+        let unsigned = unsigned
+            .ok_or_else(|| CommandFailure::refused("the request has a value that cannot be signed"))?;
         let signature = signer.message(unsigned.message()).await?;
         let signed = unsigned.headers(&signature);
         headers.extend(signed.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -148,7 +150,8 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
 pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<Report> {
     let content = request.content()?;
     let headers = request.signed(signer, chain, &content).await?;
-    let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(request.url.as_str())));
+    let silent =
+        |_| CommandFailure::try_again(format!("{} does not answer", public_origin(request.url.as_str())));
     let mut asked = client()?.request(request.method.clone(), request.url.clone()).body(content);
     for (name, value) in &headers {
         asked = asked.header(name, value);
@@ -157,7 +160,7 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     let status = response.status().as_u16();
     let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?;
     let body = body.ok_or_else(|| {
-        Failure::refused(format!("the answer, HTTP {status}, is larger than {LARGEST_ANSWER} bytes"))
+        CommandFailure::refused(format!("the answer, HTTP {status}, is larger than {LARGEST_ANSWER} bytes"))
     })?;
     let text = String::from_utf8_lossy(&body).into_owned();
     let document = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_str()));

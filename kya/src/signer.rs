@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chain::{http_url, no_client},
-    report::{Exit, Failure, Result},
+    report::{CommandFailure, Exit, Result},
 };
 
 /// The largest answer of a remote signer, in bytes.
@@ -66,25 +66,27 @@ pub struct KeyOptions {
 impl KeyOptions {
     /// Opens the signer that the options name. Errors: an option is missing or wrong, told without secrets.
     pub fn signer(&self) -> Result<Signer> {
-        let failed = |error: host_kit::keys::KeyFileError| Failure::refused(error.to_string());
+        let failed = |error: host_kit::keys::KeyFileError| CommandFailure::refused(error.to_string());
         if let Some(file) = &self.source.key {
             return read_key(file).map(Signer::Local).map_err(failed);
         }
         if let Some(file) = &self.source.keystore {
             let password = self.details.password_file.as_deref();
-            let password = password.ok_or_else(|| Failure::usage("--keystore needs --password-file"))?;
+            let password =
+                password.ok_or_else(|| CommandFailure::usage("--keystore needs --password-file"))?;
             let password = secret_file(password).map_err(failed)?;
             return open_keystore(file, &password).map(Signer::Local).map_err(failed);
         }
         let missing = "no key: give --key FILE, --keystore FILE with --password-file, or --remote-signer URL";
         let environment = || env::var("KYA_REMOTE_SIGNER").ok().filter(|url| !url.is_empty());
         let url = self.source.remote_signer.as_ref().map(Url::to_string).or_else(environment);
-        let url = url.ok_or_else(|| Failure::usage(missing))?;
+        let url = url.ok_or_else(|| CommandFailure::usage(missing))?;
         // Not by the argument's parser: its error would quote the URL and its token.
         let url = http_url(&url)
-            .map_err(|_| Failure::usage("the remote signer's URL has to be one of http or https"))?;
+            .map_err(|_| CommandFailure::usage("the remote signer's URL has to be one of http or https"))?;
         let address = self.details.signer_address;
-        let address = address.ok_or_else(|| Failure::usage("--remote-signer needs --signer-address"))?;
+        let address =
+            address.ok_or_else(|| CommandFailure::usage("--remote-signer needs --signer-address"))?;
         // A proxy from the environment, or a redirect's target, would see all that is signed.
         let client = Client::builder()
             .connect_timeout(Duration::from_secs(5))
@@ -93,7 +95,7 @@ impl KeyOptions {
             .no_proxy()
             .build();
         let client = client.map_err(|error| no_client(&error))?;
-        Ok(Signer::Remote(RemoteSigner { client, url, address }))
+        Ok(Signer::Remote(RemoteKeySigner { client, url, address }))
     }
 }
 
@@ -103,21 +105,21 @@ pub enum Signer {
     /// Key in this process.
     Local(PrivateKeySigner),
     /// Signer outside this process.
-    Remote(RemoteSigner),
+    Remote(RemoteKeySigner),
 }
 
 /// A signer that speaks JSON-RPC.
 #[derive(Clone)]
-pub struct RemoteSigner {
+pub struct RemoteKeySigner {
     client: Client,
     /// Its text is never shown: it may hold a token.
     url: Url,
     address: Address,
 }
 
-impl std::fmt::Debug for RemoteSigner {
+impl std::fmt::Debug for RemoteKeySigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RemoteSigner({}, {})", self.address, public_origin(self.url.as_str()))
+        write!(f, "RemoteKeySigner({}, {})", self.address, public_origin(self.url.as_str()))
     }
 }
 
@@ -176,11 +178,11 @@ fn local(key: &PrivateKeySigner, digest: B256) -> Result<Bytes> {
     Ok(key.sign_hash_sync(&digest).map_err(unsigned)?.as_bytes().into())
 }
 
-fn unsigned(error: alloy::signers::Error) -> Failure {
-    Failure::refused(format!("nothing was signed: {error}"))
+fn unsigned(error: alloy::signers::Error) -> CommandFailure {
+    CommandFailure::refused(format!("nothing was signed: {error}"))
 }
 
-impl RemoteSigner {
+impl RemoteKeySigner {
     /// Returns the address with its checksum, which some signers insist on.
     fn name(&self) -> String {
         self.address.to_string()
@@ -197,7 +199,7 @@ impl RemoteSigner {
         signature
             .filter(|it| it.recover_address_from_prehash(&digest).is_ok_and(|by| by == self.address))
             .ok_or_else(|| {
-                Failure::refused(format!("the remote signer did not sign this as {}", self.address))
+                CommandFailure::refused(format!("the remote signer did not sign this as {}", self.address))
             })
     }
 
@@ -222,7 +224,7 @@ impl RemoteSigner {
     async fn ask(&self, method: &str, params: Value) -> Result<Value> {
         let silent = |_| {
             let origin = public_origin(self.url.as_str());
-            Failure::try_again(format!("the remote signer {origin} does not answer"))
+            CommandFailure::try_again(format!("the remote signer {origin} does not answer"))
         };
         let question = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let request = self.client.post(self.url.clone()).header("content-type", "application/json");
@@ -233,13 +235,15 @@ impl RemoteSigner {
             Some(result) if !result.is_null() => Ok(result),
             _ if answer.get("error").is_none() => {
                 let origin = public_origin(self.url.as_str());
-                Err(Failure::try_again(format!("the remote signer {origin} gives no answer to {method}")))
+                Err(CommandFailure::try_again(format!(
+                    "the remote signer {origin} gives no answer to {method}"
+                )))
             }
             _ => {
                 let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
                 let message = message.replace(self.url.as_str(), "");
                 let reason: String = message.chars().take(200).collect();
-                Err(Failure::refused(format!("the remote signer refused {method}: {reason}")))
+                Err(CommandFailure::refused(format!("the remote signer refused {method}: {reason}")))
             }
         }
     }

@@ -19,19 +19,19 @@ use serde_json::{Value, json};
 
 use crate::{
     attest,
-    chain::Node,
+    chain::RpcNode,
     discovery,
-    place::{Place, PlaceOptions, Reader, agent_id, from_api, registered_as},
-    report::{Exit, Failure, Report, Result},
+    place::{Reader, RegistryAccess, RegistryAccessOptions, agent_id, from_api, registered_as},
+    report::{CommandFailure, Exit, Report, Result},
 };
 
 /// Show the registry's word on a wallet or an agent: exit status 0 where it is compliant, 1 where it is not
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     /// A wallet, or an agent's id.
-    subject: Subject,
+    subject: StatusSubject,
     #[command(flatten)]
-    place: PlaceOptions,
+    place: RegistryAccessOptions,
 }
 
 impl Status {
@@ -40,10 +40,10 @@ impl Status {
         let place = self.place.resolve().await?;
         let found = match &place.reader {
             Reader::Node(node) => match self.subject.record(&place).await? {
-                Some(record) => Some((Standing::read(&place, node, &record).await?, record)),
+                Some(record) => Some((AgentStanding::read(&place, node, &record).await?, record)),
                 None => None,
             },
-            Reader::Api(api) => Standing::ask(&place, api, self.subject).await?,
+            Reader::Api(api) => AgentStanding::ask(&place, api, self.subject).await?,
         };
         let Some((standing, record)) = found else {
             let text = format!("{}: no agent is registered; kya register does that.", self.subject);
@@ -51,7 +51,7 @@ impl Status {
                 json!({ "subject": self.subject.to_string(), "isRegistered": false, "isCompliant": false });
             return Ok(Report { exit: Exit::Refused, ..Report::done(text, json) });
         };
-        let Standing { basis, is_compliant, until } = &standing;
+        let AgentStanding { basis, is_compliant, until } = &standing;
         let status = AgentStatus::from_number(record.status);
         let next = match (is_compliant, status) {
             (true, _) => "compliant",
@@ -82,12 +82,12 @@ impl Status {
 
 /// Wallet or agent that the command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
+enum StatusSubject {
     Wallet(Address),
     Agent(U256),
 }
 
-impl FromStr for Subject {
+impl FromStr for StatusSubject {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -98,7 +98,7 @@ impl FromStr for Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for StatusSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wallet(wallet) => wallet.fmt(f),
@@ -107,8 +107,8 @@ impl fmt::Display for Subject {
     }
 }
 
-impl Subject {
-    async fn record(self, place: &Place) -> Result<Option<AgentRecord>> {
+impl StatusSubject {
+    async fn record(self, place: &RegistryAccess) -> Result<Option<AgentRecord>> {
         match self {
             Self::Wallet(wallet) => place.record_of(wallet).await,
             Self::Agent(id) => place.record(id).await,
@@ -118,7 +118,7 @@ impl Subject {
 
 /// Facts about an agent beyond its record.
 #[derive(Debug, PartialEq, Eq)]
-struct Standing {
+struct AgentStanding {
     /// Tie between the liable wallet and the agent; unknown where it cannot be read.
     basis: Basis,
     is_compliant: bool,
@@ -126,13 +126,17 @@ struct Standing {
     until: Option<Timestamp>,
 }
 
-impl Standing {
+impl AgentStanding {
     /// Reads the standing and the record from a read API, at the block of its verdict on the wallet.
-    async fn ask(place: &Place, api: &Url, subject: Subject) -> Result<Option<(Self, AgentRecord)>> {
-        let no_verdict = || Failure::try_again("the read API gives no verdict");
+    async fn ask(
+        place: &RegistryAccess,
+        api: &Url,
+        subject: StatusSubject,
+    ) -> Result<Option<(Self, AgentRecord)>> {
+        let no_verdict = || CommandFailure::try_again("the read API gives no verdict");
         let wallet = match subject {
-            Subject::Wallet(wallet) => wallet,
-            Subject::Agent(id) => match place.record(id).await? {
+            StatusSubject::Wallet(wallet) => wallet,
+            StatusSubject::Agent(id) => match place.record(id).await? {
                 Some(record) => record.agentWallet,
                 None => return Ok(None),
             },
@@ -140,15 +144,15 @@ impl Standing {
         let kya = discovery::api(api, &format!("kya/{wallet}"), None).await?.ok_or_else(no_verdict)?;
         let block = kya.pointer("/asOf/blockNumber").and_then(Value::as_u64).ok_or_else(no_verdict)?;
         let id = match (subject, registered_as(&kya)?) {
-            (Subject::Agent(id), _) | (Subject::Wallet(_), Some(id)) => id,
-            (Subject::Wallet(_), None) => return Ok(None),
+            (StatusSubject::Agent(id), _) | (StatusSubject::Wallet(_), Some(id)) => id,
+            (StatusSubject::Wallet(_), None) => return Ok(None),
         };
         let agent = discovery::api(api, &format!("agent/{id}"), Some(block)).await?.ok_or_else(no_verdict)?;
         let record = from_api(&agent)?;
         Ok(Some((Self::of(&record, &kya, &agent), record)))
     }
 
-    async fn read(place: &Place, node: &Node, record: &AgentRecord) -> Result<Self> {
+    async fn read(place: &RegistryAccess, node: &RpcNode, record: &AgentRecord) -> Result<Self> {
         let until = record.lastAttestation.saturating_add(node.grace_period(place.registry).await?);
         let block = node.block("latest").await?;
         let time = crate::now().seconds().max(block.timestamp.to());
@@ -197,15 +201,15 @@ mod tests {
         let until = "2026-11-29T12:00:00.000Z";
         let agent = json!({ "liability": { "basis": "attested" } });
         let kya = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 7 } });
-        let standing = Standing::of(&record(), &kya, &agent);
+        let standing = AgentStanding::of(&record(), &kya, &agent);
         assert_eq!((standing.basis, standing.is_compliant), (Basis::Attested, true));
         assert_eq!(standing.until.unwrap().to_string(), until);
         let lapsed = json!({ "isCompliant": false, "compliantUntil": null, "agent": { "agentId": 7 } });
         let another = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 8 } });
         let forged = json!({ "liability": { "basis": "attested\ncompliant" } });
         for (kya, agent) in [(lapsed, Value::Null), (another, Value::Null), (Value::Null, forged)] {
-            let expected = Standing { basis: Basis::Unknown, is_compliant: false, until: None };
-            assert_eq!(Standing::of(&record(), &kya, &agent), expected, "{kya} {agent}");
+            let expected = AgentStanding { basis: Basis::Unknown, is_compliant: false, until: None };
+            assert_eq!(AgentStanding::of(&record(), &kya, &agent), expected, "{kya} {agent}");
         }
     }
 }

@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    chain::Node,
+    chain::RpcNode,
     fees::Fees,
-    journal::{Journal, Pending, Sent},
-    place::Place,
+    journal::{Journal, JournaledCall, SentCall},
+    place::RegistryAccess,
     relayer::Relayer,
-    report::{Failure, Result},
-    settle::{Settled, in_time},
+    report::{CommandFailure, Result},
+    settle::{SettledCall, in_time},
     signer::Signer,
 };
 
@@ -87,7 +87,7 @@ fn state_directory() -> Option<PathBuf> {
 
 /// A call that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecutedCall {
     /// Transaction hash.
     pub transaction: B256,
     /// Number of the transaction's block.
@@ -100,7 +100,7 @@ pub struct Executed {
     pub is_repeated: bool,
 }
 
-impl Executed {
+impl ExecutedCall {
     /// Describes it for people.
     pub fn text(&self) -> String {
         let Self { transaction, block, confirmations, is_repeated, .. } = self;
@@ -120,7 +120,7 @@ impl Executed {
 /// Makes calls of the registry for one signer.
 #[derive(Debug)]
 pub struct Caller<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a RegistryAccess,
     pub(crate) signer: &'a Signer,
     pub(crate) options: &'a SendOptions,
     pub(crate) journal: Journal,
@@ -129,16 +129,21 @@ pub struct Caller<'a> {
 impl<'a> Caller<'a> {
     /// Opens the journal once no other command of this signer is running. Errors: there is no directory for
     /// the journal, or it cannot be opened.
-    pub async fn new(place: &'a Place, signer: &'a Signer, options: &'a SendOptions) -> Result<Self> {
+    pub async fn new(
+        place: &'a RegistryAccess,
+        signer: &'a Signer,
+        options: &'a SendOptions,
+    ) -> Result<Self> {
         let missing = "no directory for what is in flight: give --state, as HOME is no absolute path";
-        let state = options.state.clone().or_else(state_directory).ok_or_else(|| Failure::usage(missing))?;
+        let state =
+            options.state.clone().or_else(state_directory).ok_or_else(|| CommandFailure::usage(missing))?;
         let journal = Journal::open(&state, place.chain, place.registry, signer.address()).await?;
         Ok(Self { place, signer, options, journal })
     }
 
     /// Settles the calls of earlier runs, and returns the execution of this very call if it was not long ago.
     /// Another executed call is kept for its own command's repetition. Errors: a call is not settled yet.
-    pub async fn resume(&self, call: &Bytes) -> Result<Option<Executed>> {
+    pub async fn resume(&self, call: &Bytes) -> Result<Option<ExecutedCall>> {
         for kept in self.journal.calls()? {
             let is_this = kept.call == *call;
             if kept.is_executed && !is_this {
@@ -147,10 +152,10 @@ impl<'a> Caller<'a> {
             let settled = self.settle(kept.clone(), false).await?;
             let is_recent = kept.is_recent_at(self.time().await?);
             match settled {
-                Settled::Executed(executed) if is_recent => {
+                SettledCall::Executed(executed) if is_recent => {
                     self.journal.executed(&kept.call)?;
                     if is_this {
-                        return Ok(Some(Executed { is_repeated: true, ..executed }));
+                        return Ok(Some(ExecutedCall { is_repeated: true, ..executed }));
                     }
                 }
                 _ => self.journal.forget(&[kept.call])?,
@@ -166,7 +171,7 @@ impl<'a> Caller<'a> {
 
     /// Executes a call, of which nothing is in flight. Errors: it is refused, fails, or is not settled yet:
     /// then the journal has it.
-    pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<Executed> {
+    pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<ExecutedCall> {
         for _ in 0..2 {
             let until = Instant::now() + Duration::from_secs(self.options.timeout);
             let pending = in_time(until, self.signed(call.clone(), gas)).await?;
@@ -174,12 +179,12 @@ impl<'a> Caller<'a> {
             self.journal.keep(&pending)?;
             crash_point("before_send");
             match self.settle(pending, true).await {
-                Ok(Settled::Executed(executed)) => {
+                Ok(SettledCall::Executed(executed)) => {
                     crash_point("before_report");
                     self.journal.executed(call)?;
                     return Ok(executed);
                 }
-                Ok(Settled::Failed(mut failure)) => {
+                Ok(SettledCall::Failed(mut failure)) => {
                     self.journal.forget(std::slice::from_ref(call))?;
                     if let Some(granted) = granted {
                         let bytes = call.len();
@@ -191,11 +196,11 @@ impl<'a> Caller<'a> {
                     return Err(failure);
                 }
                 // Another program of this key was faster.
-                Ok(Settled::Lost) => self.journal.forget(std::slice::from_ref(call))?,
+                Ok(SettledCall::Lost) => self.journal.forget(std::slice::from_ref(call))?,
                 Err(failure) => return Err(failure),
             }
         }
-        Err(Failure::try_again(
+        Err(CommandFailure::try_again(
             "the key's nonce was used by something else, or the request's time was over: repeat the command",
         ))
     }
@@ -212,7 +217,9 @@ impl<'a> Caller<'a> {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(Failure::pending("done, and not as final yet as asked: repeat the command"));
+                return Err(CommandFailure::pending(
+                    "done, and not as final yet as asked: repeat the command",
+                ));
             }
             sleep(Duration::from_secs(1)).await;
         }
@@ -223,21 +230,21 @@ impl<'a> Caller<'a> {
         self.journal.forget(calls)
     }
 
-    async fn signed(&self, call: Bytes, gas: u64) -> Result<Pending> {
+    async fn signed(&self, call: Bytes, gas: u64) -> Result<JournaledCall> {
         let at = self.time().await?;
         let sent = match &self.place.relayer {
             Some(relayer) if !self.options.direct => self.relayed(relayer, &call, gas, at).await?,
             _ => self.transaction(&call).await?,
         };
-        Ok(Pending { call, at, sent, is_executed: false })
+        Ok(JournaledCall { call, at, sent, is_executed: false })
     }
 
-    async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, time: u64) -> Result<Sent> {
+    async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, time: u64) -> Result<SentCall> {
         let (place, from) = (self.place, self.signer.address());
         let terms = relayer.terms().await?;
         if (terms.chain, terms.registry) != (place.chain, place.registry) {
             let (chain, registry) = (terms.chain, terms.registry);
-            return Err(Failure::refused(format!(
+            return Err(CommandFailure::refused(format!(
                 "the relayer {} is for the registry {registry} of chain {chain}, not for {} of chain {}",
                 public_origin(relayer.url()),
                 place.registry,
@@ -266,20 +273,20 @@ impl<'a> Caller<'a> {
             },
             "signature": signed.signature,
         });
-        Ok(Sent::Relay { relayer: relayer.url().to_owned(), id, body })
+        Ok(SentCall::Relay { relayer: relayer.url().to_owned(), id, body })
     }
 
-    async fn transaction(&self, call: &Bytes) -> Result<Sent> {
+    async fn transaction(&self, call: &Bytes) -> Result<SentCall> {
         let (node, from, to) = (self.node()?, self.signer.address(), self.place.registry);
         let asked = json!([{ "from": from, "to": to, "data": call }]);
         let gas: U64 = match node.request("eth_estimateGas", asked).await? {
             Ok(gas) => serde_json::from_value(gas).unwrap_or_default(),
             Err(error) => {
                 return Err(match Revert::from_error(&error) {
-                    Some(revert) => Failure::refused(format!("the registry refuses: {revert}")),
+                    Some(revert) => CommandFailure::refused(format!("the registry refuses: {revert}")),
                     None => {
                         let why = node.clean(&error.message);
-                        Failure::try_again(format!("the gas cannot be estimated: {why}"))
+                        CommandFailure::try_again(format!("the gas cannot be estimated: {why}"))
                     }
                 });
             }
@@ -300,11 +307,11 @@ impl<'a> Caller<'a> {
         self.own(transaction, Vec::new()).await
     }
 
-    pub(crate) async fn own(&self, mut transaction: TxEip1559, replaced: Vec<B256>) -> Result<Sent> {
+    pub(crate) async fn own(&self, mut transaction: TxEip1559, replaced: Vec<B256>) -> Result<SentCall> {
         let (nonce, signature) = (transaction.nonce, self.signer.transaction(&mut transaction).await?);
         let envelope = TxEnvelope::from(transaction.into_signed(signature));
         let (hash, raw) = (*envelope.tx_hash(), envelope.encoded_2718().into());
-        Ok(Sent::Transaction { hash, nonce, raw, replaced })
+        Ok(SentCall::Transaction { hash, nonce, raw, replaced })
     }
 
     /// Returns the later of the machine's time and the newest block's, in unix seconds: the clock by which
@@ -317,8 +324,10 @@ impl<'a> Caller<'a> {
         }
     }
 
-    pub(crate) fn node(&self) -> Result<&Node> {
-        self.place.node().ok_or_else(|| Failure::usage("without a relayer an RPC endpoint is needed: --rpc"))
+    pub(crate) fn node(&self) -> Result<&RpcNode> {
+        self.place
+            .node()
+            .ok_or_else(|| CommandFailure::usage("without a relayer an RPC endpoint is needed: --rpc"))
     }
 }
 

@@ -13,10 +13,10 @@ use serde_json::json;
 
 use crate::{
     attest::{shown, typed},
-    place::{PlaceOptions, agent_id},
-    report::{Failure, Report, Result, say},
+    place::{RegistryAccessOptions, agent_id},
+    report::{CommandFailure, Report, Result, say},
     signer::KeyOptions,
-    submit::{Caller, Executed, SendOptions},
+    submit::{Caller, ExecutedCall, SendOptions},
 };
 
 /// Gas of the relayed call.
@@ -29,7 +29,7 @@ pub struct Terminate {
     #[arg(value_parser = agent_id)]
     id: U256,
     #[command(flatten)]
-    place: PlaceOptions,
+    place: RegistryAccessOptions,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -50,7 +50,8 @@ impl Terminate {
             Some(executed) => Some(executed),
             None => {
                 let record = place.record(id).await?;
-                let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
+                let record =
+                    record.ok_or_else(|| CommandFailure::refused(format!("there is no agent {id}")))?;
                 say(shown(&place, &record));
                 match Status::from_number(record.status) {
                     Some(status) if status.has_ended() => {
@@ -73,7 +74,8 @@ impl Terminate {
             Some(executed) => format!("Ended agent {id}: {}.", executed.text()),
             None => format!("Agent {id} has ended already."),
         };
-        let json = json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) });
+        let json =
+            json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(ExecutedCall::json) });
         let report = Report::done(format!("{done} Its wallet can be registered again."), json);
         Ok(report.telling_of(vec![data], caller.journal))
     }

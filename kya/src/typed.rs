@@ -25,7 +25,7 @@ pub(crate) struct SignerArguments {
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
-    means: Means,
+    means: TwoStepOptions,
     /// The wallet's signature of the file that --signed names.
     #[arg(long, value_name = "0x...", requires = "signed")]
     signature: Option<Bytes>,
@@ -33,7 +33,7 @@ pub(crate) struct SignerArguments {
 
 #[derive(Debug, Args)]
 #[group(multiple = false, conflicts_with = "key source")]
-struct Means {
+struct TwoStepOptions {
     /// Sign nothing: print what any wallet signs by eth_signTypedData_v4 (EIP-712).
     #[arg(long)]
     typed_data: bool,
@@ -49,12 +49,12 @@ impl SignerArguments {
     }
 
     /// Reads the typed data that was signed elsewhere.
-    pub(crate) fn signed(&self) -> Result<Option<Signed>> {
+    pub(crate) fn signed(&self) -> Result<Option<SignedTypedData>> {
         let Some(file) = &self.means.signed else { return Ok(None) };
         let name = file.display();
         let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
         let typed = serde_json::from_str(&text).with_context(|| format!("{name} is no JSON"))?;
-        Ok(Some(Signed { typed, signature: self.signature.clone().unwrap_or_default() }))
+        Ok(Some(SignedTypedData { typed, signature: self.signature.clone().unwrap_or_default() }))
     }
 
     /// Signs `typed`, or takes the signature made elsewhere; `None` where `typed` is only printed.
@@ -62,7 +62,7 @@ impl SignerArguments {
         if let Some(key) = self.key()? {
             return key.typed_data(typed, digest).await.map(Some);
         }
-        let Some(Signed { typed: found, signature }) = self.signed()? else { return Ok(None) };
+        let Some(SignedTypedData { typed: found, signature }) = self.signed()? else { return Ok(None) };
         let wanted = serde_json::from_str(typed).unwrap_or_default();
         if let Some(member) = difference(&found, &wanted) {
             return Err(anyhow!(
@@ -75,12 +75,12 @@ impl SignerArguments {
 }
 
 /// Typed data that was signed elsewhere.
-pub(crate) struct Signed {
+pub(crate) struct SignedTypedData {
     typed: Value,
     signature: Bytes,
 }
 
-impl Signed {
+impl SignedTypedData {
     /// Returns a member of the message that is a number. Errors: it is none.
     pub(crate) fn number(&self, name: &str) -> Result<u64> {
         let number = self.member(name).and_then(Value::as_u64);

@@ -18,7 +18,7 @@ use registry_core::{
 use serde_json::json;
 
 use crate::{
-    report::{Exit, Failure, Report, Result, plain},
+    report::{CommandFailure, Exit, Report, Result, plain},
     verify_record::{self, VerifyRecord, is_signed},
 };
 
@@ -82,44 +82,44 @@ pub fn run(command: &Verify) -> Result<Report> {
         Verify::Acceptance(arguments) => acceptance(arguments),
     };
     match verified {
-        Err(Unverified::Refused(reason)) => {
+        Err(VerifyFailure::Refused(reason)) => {
             let json = json!({ "right": false, "error": reason, "exit": Exit::Refused as u8 });
             Ok(Report { exit: Exit::Refused, ..Report::done(plain(&format!("refused: {reason}")), json) })
         }
-        Err(Unverified::Unread(failure)) => Err(failure),
+        Err(VerifyFailure::Unread(failure)) => Err(failure),
         Ok(report) => Ok(report),
     }
 }
 
 /// Reason why a document was not verified.
 #[derive(Debug)]
-pub(crate) enum Unverified {
+pub(crate) enum VerifyFailure {
     /// The document is wrong.
     Refused(String),
     /// A file could not be read.
-    Unread(Failure),
+    Unread(CommandFailure),
 }
 
-impl From<String> for Unverified {
+impl From<String> for VerifyFailure {
     fn from(reason: String) -> Self {
         Self::Refused(reason)
     }
 }
 
-impl From<Failure> for Unverified {
-    fn from(failure: Failure) -> Self {
+impl From<CommandFailure> for VerifyFailure {
+    fn from(failure: CommandFailure) -> Self {
         Self::Unread(failure)
     }
 }
 
 pub(crate) fn key_set(file: &Path) -> Result<KeySet> {
-    KeySet::parse(&read(file, Failure::usage)?)
-        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+    KeySet::parse(&read(file, CommandFailure::usage)?)
+        .map_err(|error| CommandFailure::usage(format!("{}: {error}", file.display())))
 }
 
-fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
+fn token(arguments: &VerifyToken) -> Result<Report, VerifyFailure> {
     let keys = key_set(&arguments.keys)?;
-    let text = read(&arguments.file, Unverified::Refused)?;
+    let text = read(&arguments.file, VerifyFailure::Refused)?;
     let token = Jws::parse(text.trim()).map_err(|error| format!("it {error}"))?;
     let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {:?}", token.kid))?;
     if !is_signed(key, token.signing_input, &token.signature) {
@@ -152,9 +152,9 @@ fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
     Ok(Report::done(plain(&text), json!({ "right": true, "claims": claims })))
 }
 
-fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, Unverified> {
+fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, VerifyFailure> {
     let name = arguments.file.display();
-    let acceptance = Acceptance::from_json(read(&arguments.file, Unverified::Refused)?.trim());
+    let acceptance = Acceptance::from_json(read(&arguments.file, VerifyFailure::Refused)?.trim());
     let acceptance = acceptance.map_err(|problem| format!("{name}: {problem}"))?;
     let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
     let checked = acceptance.check_time(Moment { now, block_time: now });
@@ -197,11 +197,11 @@ pub struct VerifyEvidence {
     layout: Option<PathBuf>,
 }
 
-fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
+fn evidence(arguments: &VerifyEvidence) -> Result<Report, VerifyFailure> {
     let layout = match &arguments.layout {
         Some(file) => {
-            let wrong = |rule| Failure::usage(format!("{}: the layout {rule}", file.display()));
-            Some(Layout::parse(&read(file, Failure::usage)?).map_err(wrong)?)
+            let wrong = |rule| CommandFailure::usage(format!("{}: the layout {rule}", file.display()));
+            Some(Layout::parse(&read(file, CommandFailure::usage)?).map_err(wrong)?)
         }
         None => None,
     };
@@ -213,7 +213,7 @@ fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
         forwarder: arguments.forwarder,
         layout,
     };
-    let document = read(&arguments.file, Unverified::Refused)?;
+    let document = read(&arguments.file, VerifyFailure::Refused)?;
     let verified = evidence::verify(&document, &expected).map_err(|error| error.to_string())?;
     let Verified { verdict, block, registry, chain_id, forwarder } = &verified;
     let json = json!({
@@ -261,12 +261,12 @@ fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -
 }
 
 /// Reads a file's text. `no_text` makes the error of bytes that are not UTF-8: in a document they are wrong.
-fn read<E: From<Failure>>(file: &Path, no_text: impl FnOnce(String) -> E) -> Result<String, E> {
+fn read<E: From<CommandFailure>>(file: &Path, no_text: impl FnOnce(String) -> E) -> Result<String, E> {
     let (name, mut bytes) = (file.display(), Vec::new());
     let read = open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    let read = read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+    let read = read.map_err(|error| CommandFailure::usage(format!("cannot read {name}: {error}")))?;
     match read as u64 > MAX_BYTES {
-        true => Err(Failure::usage(format!("{name} is larger than {MAX_BYTES} bytes")).into()),
+        true => Err(CommandFailure::usage(format!("{name} is larger than {MAX_BYTES} bytes")).into()),
         false => String::from_utf8(bytes).map_err(|_| no_text(format!("{name} is not UTF-8"))),
     }
 }
@@ -275,6 +275,6 @@ pub(crate) fn open(file: &Path) -> Result<Box<dyn Read>> {
     if file.as_os_str() == "-" {
         return Ok(Box::new(io::stdin()));
     }
-    let failed = |error| Failure::usage(format!("cannot open {}: {error}", file.display()));
+    let failed = |error| CommandFailure::usage(format!("cannot open {}: {error}", file.display()));
     Ok(Box::new(File::open(file).map_err(failed)?))
 }

@@ -16,8 +16,8 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::{
-    report::{Exit, Failure, Report, plain},
-    verify::{MAX_BYTES, Unverified, key_set, open},
+    report::{CommandFailure, Exit, Report, plain},
+    verify::{MAX_BYTES, VerifyFailure, key_set, open},
 };
 
 /// Options of `kya verify record`.
@@ -46,7 +46,7 @@ pub struct VerifyRecord {
 }
 
 /// Verifies the records, and reports on each. Errors: there is no record, or a file cannot be read.
-pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
+pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, VerifyFailure> {
     let (keys, records) = (key_set(&arguments.keys)?, arguments.file.display());
     let trusted = Trusted {
         keys: &keys,
@@ -59,7 +59,8 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
     for number in 1..=arguments.line.unwrap_or(u64::MAX) {
         let mut line = Vec::new();
         let read = (&mut source).take(MAX_BYTES).read_until(b'\n', &mut line);
-        let failed = |error| Failure::usage(format!("cannot read line {number} of {records}: {error}"));
+        let failed =
+            |error| CommandFailure::usage(format!("cannot read line {number} of {records}: {error}"));
         if read.map_err(failed)? == 0 {
             break;
         }

@@ -22,8 +22,8 @@ use tokio::{
 
 use crate::{
     attest::{self, Attest},
-    place::Place,
-    report::{Failure, Report, Result, say},
+    place::RegistryAccess,
+    report::{CommandFailure, Report, Result, say},
     signer::Signer,
     submit::Caller,
 };
@@ -95,7 +95,7 @@ impl Metrics {
 
 /// State of a watched agent.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedAgent {
     failures: u32,
     not_before: Option<Instant>,
     /// Time of the agent's last event by the signer, unix seconds; read once, where the signer is its liable
@@ -105,7 +105,7 @@ struct Watched {
     attested: Option<(u64, Instant)>,
 }
 
-impl Watched {
+impl WatchedAgent {
     /// Returns the time that an agent's due time is compared with: the later of the newest block's and the
     /// machine's, as a stalled chain does not stop time. A machine's clock that is ahead counts once: after
     /// an attestation it goes no faster than a monotonic one.
@@ -168,25 +168,26 @@ fn is_only_named(signer: Address, record: &AgentRecord) -> bool {
 /// Watches until a signal ends it, or no agent is left. Errors: the metrics or signals cannot be set up.
 pub async fn run(
     options: &Attest,
-    place: &Place,
+    place: &RegistryAccess,
     signer: &Signer,
     records: Vec<AgentRecord>,
 ) -> Result<Report> {
-    let metrics = Metrics::new().map_err(|error| Failure::refused(error.to_string()))?;
+    let metrics = Metrics::new().map_err(|error| CommandFailure::refused(error.to_string()))?;
     for record in &records {
         metrics.start_at_zero(&record.agentId.to_string());
     }
     if let Some(address) = options.metrics {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| Failure::refused(format!("--metrics {address}: {error}")))?;
+        let listener =
+            listener.map_err(|error| CommandFailure::refused(format!("--metrics {address}: {error}")))?;
         let address = listener.local_addr().unwrap_or(address);
         say(format_args!("metrics on http://{address}/metrics\n"));
         tokio::spawn(serve(listener, metrics.clone()));
     }
-    let ended = |kind| signal(kind).map_err(|error| Failure::refused(error.to_string()));
+    let ended = |kind| signal(kind).map_err(|error| CommandFailure::refused(error.to_string()));
     let (mut interrupt, mut terminate) = (ended(SignalKind::interrupt())?, ended(SignalKind::terminate())?);
-    let mut agents: BTreeMap<U256, Watched> =
-        records.iter().map(|record| (record.agentId, Watched::default())).collect();
+    let mut agents: BTreeMap<U256, WatchedAgent> =
+        records.iter().map(|record| (record.agentId, WatchedAgent::default())).collect();
     say(format_args!("watching {} agents\n", agents.len()));
     loop {
         let round = async {
@@ -228,12 +229,12 @@ pub async fn run(
 /// Reads an agent's record and attests where that is due. Returns false where the agent has ended.
 async fn looked_after(
     options: &Attest,
-    place: &Place,
+    place: &RegistryAccess,
     signer: &Signer,
-    (id, watched): (U256, &mut Watched),
+    (id, watched): (U256, &mut WatchedAgent),
     metrics: &Metrics,
 ) -> Result<bool> {
-    let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
+    let node = place.node().ok_or_else(|| CommandFailure::refused("--watch needs --rpc"))?;
     let name = id.to_string();
     let count = |result: &str| metrics.attempts.with_label_values(&[name.as_str(), result]).inc();
     let call = attest::call(id);
@@ -247,7 +248,7 @@ async fn looked_after(
         }
         let grace = node.grace_period(place.registry).await?;
         let record = place.record(id).await?;
-        let record = record.ok_or_else(|| Failure::try_again("the registry does not know it"))?;
+        let record = record.ok_or_else(|| CommandFailure::try_again("the registry does not know it"))?;
         let block = node.block("latest").await?;
         if is_resumed {
             watched.note_attestation(block.timestamp.to());
@@ -258,20 +259,21 @@ async fn looked_after(
             let (block, since) = (block.number.to(), Timestamp::default());
             let query = AttestedQuery { registry, agent: id, liable, block, since };
             // A node that fails to list the events leaves that unknown, as one that lists none does.
-            let unread = |failure: &Failure| say(format_args!("agent {id}: its events: {failure}\n"));
+            let unread = |failure: &CommandFailure| say(format_args!("agent {id}: its events: {failure}\n"));
             let last = node.ask(query).await.inspect_err(unread).unwrap_or_default();
             watched.by_liable = last.map(Timestamp::seconds);
         }
         Ok((caller, grace, record, block, time))
     };
-    let (caller, grace, record, block, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
+    let (caller, grace, record, block, time) =
+        read.await.inspect_err(|_: &CommandFailure| count("unread"))?;
     let (last, at) = (record.lastAttestation, due_by(signer.address(), &record, grace, watched.by_liable));
     metrics.show(&name, last, grace, at);
     match Status::from_number(record.status) {
         Some(Status::Active) => {}
         Some(Status::Suspended) => {
             count("suspended");
-            return Err(Failure::try_again("is Suspended: nothing can be attested"));
+            return Err(CommandFailure::try_again("is Suspended: nothing can be attested"));
         }
         _ => return Ok(false),
     }
@@ -401,7 +403,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_retried_later_and_later_up_to_an_hour() {
-        let mut watched = Watched::default();
+        let mut watched = WatchedAgent::default();
         for seconds in [300, 600, 1_200, 2_400, 3_600, 3_600] {
             watched.failed(Duration::from_secs(300));
             tokio::time::advance(Duration::from_secs(seconds - 1)).await;
