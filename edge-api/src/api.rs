@@ -19,16 +19,16 @@ use registry_core::{
 use worker::{Context, Env, event, web_sys};
 
 use crate::{
-    cache::{self, Request, RequestContext},
+    cache::{self, ApiRequest, RequestContext},
     connection::Connection,
     http::{self, Content, Delivery, JSON_TYPE, Target},
-    incoming::{AnswerForm, Incoming, READY, Resource, as_stream, check_post, form_of},
+    incoming::{AnswerForm, IncomingRequest, READY, Resource, as_stream, check_post, form_of},
     index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record},
     pages,
     settings::{Settings, Signing},
-    stream::{self, events::Events, slot::StreamSlot},
+    stream::{self, events::EventsSource, slot::StreamSlot},
     token,
 };
 
@@ -37,12 +37,12 @@ use crate::{
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
     let connection = Connection::of(&request);
-    let responding = respond(Incoming::new(&request), &env, context, &connection);
+    let responding = respond(IncomingRequest::new(&request), &env, context, &connection);
     connection.unless_closed(responding).await.unwrap_or_else(http::disconnected)
 }
 
 async fn respond(
-    request: Incoming<'_>,
+    request: IncomingRequest<'_>,
     env: &Env,
     context: Context,
     connection: &Connection,
@@ -113,7 +113,7 @@ async fn respond(
 enum Payload {
     Document(Rc<Content>),
     /// A stream of changes; without one, the headers alone.
-    Events(Option<Events>),
+    Events(Option<EventsSource>),
     /// A list that is too long to be held in memory, and its first piece; without one, the headers alone.
     List(RequestContext, Option<IndexResponse>),
     /// A reply to an MCP client.
@@ -143,7 +143,12 @@ fn status(error: &Error, route: &str) -> u16 {
 type RatedAnswer = (Result<Payload, Error>, Option<RateLimitVerdict>);
 
 /// Answers anything but a preflight.
-async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> RatedAnswer {
+async fn answer(
+    request: &IncomingRequest<'_>,
+    env: &Env,
+    context: Context,
+    record: &mut Record,
+) -> RatedAnswer {
     let now = Timestamp::from_millis(record.started_at);
     let target = match Target::parse(request.request.url()) {
         Ok(target) => target,
@@ -182,7 +187,7 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         Ok(Resource::Batch(messages)) => {
             return batch(request, env, &context, messages, record).boxed_local().await;
         }
-        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), AnswerForm::Tool(call))),
+        Ok(Resource::Tool(call)) => Ok((ApiRequest::Api(call.route.clone()), AnswerForm::Tool(call))),
         Ok(Resource::Counted(counted)) => as_stream(request, &target, counted).and_then(|counted| {
             form_of(request, &context.settings, &target, &counted).map(|form| (counted, form))
         }),
@@ -199,7 +204,7 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
 
 /// Answers the messages of a batch, each of which counts by itself.
 async fn batch(
-    request: &Incoming<'_>,
+    request: &IncomingRequest<'_>,
     env: &Env,
     context: &RequestContext,
     messages: Vec<mcp::Message>,
@@ -215,7 +220,7 @@ async fn batch(
             }
             mcp::Message::Batch(_) => continue,
         };
-        let (counted, form) = (Request::Api(call.route.clone()), AnswerForm::Tool(call.clone()));
+        let (counted, form) = (ApiRequest::Api(call.route.clone()), AnswerForm::Tool(call.clone()));
         let (answer, verdict) = admitted(request, env, context.clone(), counted, form, record).await;
         rated = verdict.or(rated);
         match answer {
@@ -233,10 +238,10 @@ async fn batch(
 
 /// Answers a request that counts against the client's limit, where the limit admits it.
 async fn admitted(
-    request: &Incoming<'_>,
+    request: &IncomingRequest<'_>,
     env: &Env,
     context: RequestContext,
-    counted: Request,
+    counted: ApiRequest,
     form: AnswerForm,
     record: &mut Record,
 ) -> RatedAnswer {
@@ -250,13 +255,13 @@ async fn admitted(
         return (Err(Error::RateLimited), verdict);
     }
     // Code at an older block says nothing about code at the newest one: the two are kept apart.
-    let is_newest = matches!(&counted, Request::Api(route) if route.block().is_none());
+    let is_newest = matches!(&counted, ApiRequest::Api(route) if route.block().is_none());
     let signer = acceptance.as_ref().filter(|_| is_newest).and_then(PresentedAcceptance::signer);
     let context = RequestContext { signer, ..context };
     // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
     // again.
     let payload = match counted {
-        Request::Events(since) => events(context, since, client, record).boxed_local(),
+        ApiRequest::Events(since) => events(context, since, client, record).boxed_local(),
         counted => payload(context, counted, form, acceptance, record).boxed_local(),
     };
     (payload.await, verdict)
@@ -264,12 +269,12 @@ async fn admitted(
 
 /// Reads the acceptance of a request for the verdict on one wallet, and checks what takes no reads.
 fn acceptance_of(
-    request: &Incoming<'_>,
+    request: &IncomingRequest<'_>,
     settings: &Settings,
-    counted: &Request,
+    counted: &ApiRequest,
     now: Timestamp,
 ) -> Option<PresentedAcceptance> {
-    let Request::Api(Route::Kya { wallet, .. }) = counted else { return None };
+    let ApiRequest::Api(Route::Kya { wallet, .. }) = counted else { return None };
     let place = (settings.shared.chain_id, settings.shared.registry);
     let header = request.header(liability::HEADER)?;
     Some(PresentedAcceptance::read(&header, place, *wallet, now))
@@ -315,19 +320,19 @@ async fn events(
         "GET" => Some(StreamSlot::open(&context.settings, client)?),
         _ => None,
     };
-    let first = cache::answer(&context, Request::Events(since), record).await?;
-    Ok(Payload::Events(slot.map(|slot| Events { context, slot, first })))
+    let first = cache::answer(&context, ApiRequest::Events(since), record).await?;
+    Ok(Payload::Events(slot.map(|slot| EventsSource { context, slot, first })))
 }
 
 /// Answers an admitted request: a document in its form, or a streamed list with its first piece.
 async fn payload(
     context: RequestContext,
-    counted: Request,
+    counted: ApiRequest,
     form: AnswerForm,
     acceptance: Option<PresentedAcceptance>,
     record: &mut Record,
 ) -> Result<Payload, Error> {
-    let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
+    let is_whole_list = matches!(counted, ApiRequest::Api(Route::Compliance(None)));
     match (cache::answer(&context, counted, record).await, context.index.clone()) {
         (Err(error), Some(index)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {

@@ -84,7 +84,7 @@ pub(crate) enum Lifetime {
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     /// The headers that are the same for every client at any time.
-    head: Head,
+    head: HeaderJson,
     pub(crate) body: Vec<u8>,
     /// The entity tag; empty where there is none.
     pub(crate) etag: String,
@@ -111,7 +111,7 @@ impl Content {
         made_at: Timestamp,
         lifetime: Lifetime,
     ) -> Self {
-        let mut head = Head::common();
+        let mut head = HeaderJson::common();
         head.set("Content-Type", media_type);
         let (max_age, caching) = match lifetime {
             Lifetime::Seconds(0) => (0, "no-store".to_owned()),
@@ -219,9 +219,9 @@ pub(crate) struct Delivery<'a> {
 
 /// Headers, as the members of a JSON object.
 #[derive(Clone, Debug)]
-struct Head(String);
+struct HeaderJson(String);
 
-impl Head {
+impl HeaderJson {
     fn common() -> Self {
         let mut head = String::with_capacity(1_200);
         head.push_str(COMMON);
@@ -232,7 +232,7 @@ impl Head {
     fn set(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         let _ = write!(self.0, "{}\"{name}\":\"", if self.0.is_empty() { "" } else { "," });
-        let _ = write!(Escaped(&mut self.0), "{value}");
+        let _ = write!(JsonEscaper(&mut self.0), "{value}");
         self.0.push('"');
     }
 
@@ -265,9 +265,9 @@ impl Head {
 }
 
 /// Writer into a JSON string.
-struct Escaped<'a>(&'a mut String);
+struct JsonEscaper<'a>(&'a mut String);
 
-impl Write for Escaped<'_> {
+impl Write for JsonEscaper<'_> {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         for character in text.chars() {
             match character {
@@ -289,7 +289,7 @@ const POST_METHODS: &str = "POST, OPTIONS";
 /// Answers a CORS preflight (Fetch standard).
 pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::Response> {
     let methods = if takes_post { POST_METHODS } else { READ_METHODS };
-    let mut head = Head(String::new());
+    let mut head = HeaderJson(String::new());
     head.set("Access-Control-Allow-Origin", "*");
     head.set("Access-Control-Allow-Methods", methods);
     head.set("Access-Control-Allow-Headers", "*");
@@ -336,12 +336,12 @@ pub(crate) fn stream(
 
 /// Returns the response to a client that has disconnected. Nothing is sent.
 pub(crate) fn disconnected() -> Result<web_sys::Response> {
-    Head(String::new()).response(499, None)
+    HeaderJson(String::new()).response(499, None)
 }
 
 /// Returns a message with this status, which is kept nowhere; without a body where it is empty.
 pub(crate) fn message(status: u16, body: &str, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
-    let mut head = Head::common();
+    let mut head = HeaderJson::common();
     if !body.is_empty() {
         head.set("Content-Type", JSON_TYPE);
     }
@@ -357,7 +357,7 @@ pub(crate) fn failure(
     body: &str,
     delivery: &Delivery<'_>,
 ) -> Result<web_sys::Response> {
-    let mut head = Head::common();
+    let mut head = HeaderJson::common();
     head.set("Content-Type", JSON_TYPE);
     head.set("Cache-Control", "no-store");
     match (error, delivery.verdict) {
@@ -396,7 +396,7 @@ mod tests {
         )
     }
 
-    fn parsed(head: &Head) -> serde_json::Value {
+    fn parsed(head: &HeaderJson) -> serde_json::Value {
         serde_json::from_str(&format!("{{{}}}", head.0)).unwrap()
     }
 
@@ -427,7 +427,7 @@ mod tests {
             (&head["ETag"], &head["Cache-Control"]),
             (&"W/\"1\"".into(), &"public, max-age=60".into())
         );
-        let mut odd = Head(String::new());
+        let mut odd = HeaderJson(String::new());
         odd.set("Odd", "a\"b\\c\r\nd\0");
         assert_eq!(parsed(&odd)["Odd"], "a\"b\\cd");
     }

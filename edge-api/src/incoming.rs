@@ -16,7 +16,7 @@ use worker::{js_sys::Reflect, web_sys};
 
 use crate::{
     body,
-    cache::Request,
+    cache::ApiRequest,
     http::Target,
     pages::{self, Page},
     settings::Settings,
@@ -25,14 +25,14 @@ use crate::{
 
 /// A request. It is the runtime's own type and not the library's, which takes unknown methods for GET and
 /// converts more than is needed.
-pub(crate) struct Incoming<'a> {
+pub(crate) struct IncomingRequest<'a> {
     pub(crate) request: &'a web_sys::Request,
     headers: web_sys::Headers,
     /// The tool call in its body, where it is one.
     pub(crate) call: OnceCell<mcp::Call>,
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> IncomingRequest<'a> {
     pub(crate) fn new(request: &'a web_sys::Request) -> Self {
         Self { headers: request.headers(), request, call: OnceCell::new() }
     }
@@ -81,7 +81,7 @@ pub(crate) enum Resource {
     /// Several messages of an MCP client.
     Batch(Vec<mcp::Message>),
     /// A request that is rate-limited, and answered from the chain or the index.
-    Counted(Request),
+    Counted(ApiRequest),
 }
 
 /// Path of the published keys, where verifiers look for them.
@@ -92,7 +92,11 @@ pub(crate) const READY: &str = "/readyz";
 
 impl Resource {
     /// Parses the resource of a request. A body is read only where the path takes one.
-    pub(crate) async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
+    pub(crate) async fn parse(
+        request: &IncomingRequest<'_>,
+        method: &str,
+        target: &Target,
+    ) -> Result<Self, Error> {
         match method {
             "GET" | "HEAD" => Self::parse_get(target),
             "POST" if target.path() == mcp::PATH => {
@@ -112,7 +116,7 @@ impl Resource {
                 check_post(target)?;
                 let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
                 Route::parse_post(target.path_and_query(), &body)
-                    .map(|route| Self::Counted(Request::Api(route)))
+                    .map(|route| Self::Counted(ApiRequest::Api(route)))
             }
             // Where POST is taken, the error of a GET says which body.
             _ => check_post(target).and_then(|()| Self::parse_get(target)),
@@ -129,11 +133,11 @@ impl Resource {
             "/livez" => Ok(Self::Live),
             KEYS => Ok(Self::Keys),
             well_known::PATH => Ok(Self::Registry),
-            READY => Ok(Self::Counted(Request::Ready)),
+            READY => Ok(Self::Counted(ApiRequest::Ready)),
             _ if let Some(download) = Download::parse(target.path_and_query()) => {
-                download.map(|download| Self::Counted(Request::Download(download)))
+                download.map(|download| Self::Counted(ApiRequest::Download(download)))
             }
-            _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(Request::Api(route))),
+            _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(ApiRequest::Api(route))),
         }
     }
 
@@ -144,11 +148,11 @@ impl Resource {
             Self::Keys => KEYS,
             Self::Registry => well_known::PATH,
             Self::Message(_) | Self::Tool(_) | Self::Batch(_) => mcp::PATH,
-            Self::Counted(Request::Ready) => READY,
-            Self::Counted(Request::Download(download)) => download.pattern(),
-            Self::Counted(Request::Api(route)) => route.pattern(),
+            Self::Counted(ApiRequest::Ready) => READY,
+            Self::Counted(ApiRequest::Download(download)) => download.pattern(),
+            Self::Counted(ApiRequest::Api(route)) => route.pattern(),
             // Routes become streams later.
-            Self::Counted(Request::Events(_)) => "/api/v1/changes",
+            Self::Counted(ApiRequest::Events(_)) => "/api/v1/changes",
         }
     }
 }
@@ -175,13 +179,17 @@ impl AnswerForm {
 }
 
 /// Turns a request for changes into one for a stream, where its client accepts events.
-pub(crate) fn as_stream(request: &Incoming<'_>, target: &Target, counted: Request) -> Result<Request, Error> {
+pub(crate) fn as_stream(
+    request: &IncomingRequest<'_>,
+    target: &Target,
+    counted: ApiRequest,
+) -> Result<ApiRequest, Error> {
     let is_stream = || accept::names(&request.accept(target), EVENTS_TYPE);
     match counted {
-        Request::Api(Route::Changes { since, liable: None, .. }) if is_stream() => {
-            stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
+        ApiRequest::Api(Route::Changes { since, liable: None, .. }) if is_stream() => {
+            stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(ApiRequest::Events)
         }
-        Request::Api(Route::Changes { .. }) if Route::media_type(target.path_and_query()).is_some() => {
+        ApiRequest::Api(Route::Changes { .. }) if Route::media_type(target.path_and_query()).is_some() => {
             let rule = "must not be asked for as a stream";
             Err(Error::InvalidParameter { field: "liable", rule })
         }
@@ -191,12 +199,12 @@ pub(crate) fn as_stream(request: &Incoming<'_>, target: &Target, counted: Reques
 
 /// Returns the form that a request accepts: JSON, or a token in its place.
 pub(crate) fn form_of(
-    request: &Incoming<'_>,
+    request: &IncomingRequest<'_>,
     settings: &Settings,
     target: &Target,
-    counted: &Request,
+    counted: &ApiRequest,
 ) -> Result<AnswerForm, Error> {
-    let Request::Api(route @ (Route::Kya { .. } | Route::KyaList { .. } | Route::Evidence(_))) = counted
+    let ApiRequest::Api(route @ (Route::Kya { .. } | Route::KyaList { .. } | Route::Evidence(_))) = counted
     else {
         return Ok(AnswerForm::Json);
     };

@@ -132,7 +132,7 @@ impl WorkerSettings {
                 check_variables(Object::keys(env.unchecked_ref::<Object>()).iter().filter_map(|name| {
                     let value = Reflect::get(env, &name).ok()?;
                     // Null is workerd's `fromEnvironment` of a variable that is not set.
-                    (!value.is_null()).then_some((name.as_string()?, Kind::of(&value)))
+                    (!value.is_null()).then_some((name.as_string()?, VariableKind::of(&value)))
                 }))?;
             for warning in &warnings {
                 console_warn!("{warning}");
@@ -250,15 +250,15 @@ impl WorkerSettings {
 
 /// Returns the lookup of environment variables by name. A configuration may have a number as a number.
 pub fn of_environment(env: &Env) -> impl Fn(&str) -> Option<String> {
-    |name| match Kind::of(&Reflect::get(env, &name.into()).ok()?) {
-        Kind::Text(text) => Some(text),
-        Kind::Other(_) | Kind::Binding => None,
+    |name| match VariableKind::of(&Reflect::get(env, &name.into()).ok()?) {
+        VariableKind::Text(text) => Some(text),
+        VariableKind::Other(_) | VariableKind::Binding => None,
     }
 }
 
 /// Kind of an entry of the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum VariableKind {
     /// A text, or a whole number.
     Text(String),
     /// Another value, of this type.
@@ -267,7 +267,7 @@ enum Kind {
     Binding,
 }
 
-impl Kind {
+impl VariableKind {
     fn of(value: &JsValue) -> Self {
         match (value.as_string(), value.as_f64()) {
             (Some(text), _) => Self::Text(text),
@@ -285,14 +285,14 @@ impl Kind {
 }
 
 /// Checks the types of all entries of the environment. Warns of those that are no settings.
-fn check_variables(entries: impl Iterator<Item = (String, Kind)>) -> Result<Vec<String>, Error> {
+fn check_variables(entries: impl Iterator<Item = (String, VariableKind)>) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
     for (name, kind) in entries {
         let problem = match (NAMES.contains(&&*name), kind) {
-            (true, Kind::Text(_)) | (false, Kind::Binding) => continue,
-            (true, Kind::Other(kind)) => kind,
-            (true, Kind::Binding) => "a table or a list",
-            (false, Kind::Text(_) | Kind::Other(_)) => {
+            (true, VariableKind::Text(_)) | (false, VariableKind::Binding) => continue,
+            (true, VariableKind::Other(kind)) => kind,
+            (true, VariableKind::Binding) => "a table or a list",
+            (false, VariableKind::Text(_) | VariableKind::Other(_)) => {
                 warnings
                     .push(format!("{name} is no setting, and has no effect: docs/operating.md lists them"));
                 continue;

@@ -75,14 +75,14 @@ mod tests {
     /// A host of three endpoints, which are unreachable but for the one that answers. Each round trip takes
     /// `round_trip_ms`.
     #[derive(Default)]
-    struct Scripted {
+    struct ScriptedHost {
         answers: Option<(usize, RpcReply)>,
         round_trip_ms: u32,
         asked: Vec<usize>,
         merged: usize,
     }
 
-    impl RpcHost for Scripted {
+    impl RpcHost for ScriptedHost {
         fn elapsed_ms(&self) -> u32 {
             self.round_trip_ms * u32::try_from(self.asked.len()).unwrap()
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// Returns the error of a question to the chain, and the endpoints that were asked.
-    fn error(mut host: Scripted) -> (QueryError, Vec<usize>) {
+    fn error(mut host: ScriptedHost) -> (QueryError, Vec<usize>) {
         let (registry, multicall3, now) = (Address::ZERO, CANONICAL_ADDRESS, Timestamp::default());
         let question = Readiness { registry, multicall3, now, service: ServiceStatus::default() };
         let run = Run::new(question, multicall3, Limits::default()).over(Endpoints::new(3, Some(1)));
@@ -115,7 +115,7 @@ mod tests {
     fn a_run_goes_from_endpoint_to_endpoint_until_its_time_is_over() {
         let whole = Limits::default().deadline_ms;
         for (round_trip_ms, tries, first) in [(0, 3, &[0, 1, 2][..]), (whole, 1, &[0])] {
-            let (error, asked) = error(Scripted { round_trip_ms, ..Scripted::default() });
+            let (error, asked) = error(ScriptedHost { round_trip_ms, ..ScriptedHost::default() });
             let is_it =
                 matches!(error, QueryError::Run(RunError::Unanswered { tried, .. }) if tried == tries);
             assert!(is_it && asked.get(..3).unwrap_or(&asked) == first, "{error:?} {asked:?}");
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_fault_is_that_of_the_endpoint_that_replied() {
         let reply = RpcReply { endpoint: 2, status: 200, body: b"no JSON".to_vec() };
-        let (_, asked) = error(Scripted { answers: Some((1, reply)), ..Scripted::default() });
+        let (_, asked) = error(ScriptedHost { answers: Some((1, reply)), ..ScriptedHost::default() });
         assert_eq!(asked.get(..3), Some([0, 1, 1].as_slice()), "{asked:?}");
     }
 }

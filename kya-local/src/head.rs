@@ -21,14 +21,14 @@ const CHECKSUM: usize = 8;
 
 /// The content of a head.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct HeadFile {
     /// The manifest and its time of receipt, unix milliseconds; `None` before the first registry is complete.
     pub(crate) manifest: Option<(Manifest, u64)>,
     /// The places of the shards.
     pub(crate) shards: Vec<(ShardEntry, Extent)>,
 }
 
-impl Head {
+impl HeadFile {
     /// Reads a head; `None` where there is none, or it is damaged: then all is fetched anew.
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
@@ -118,17 +118,17 @@ mod tests {
     fn a_head_is_read_as_it_was_written_and_a_changed_one_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("head");
-        assert_eq!(Head::read(&path).unwrap(), None);
+        assert_eq!(HeadFile::read(&path).unwrap(), None);
         let entry = ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 7, tag: 9 } };
-        let head = Head { manifest: None, shards: vec![(entry, Extent { offset: 3, length: 4 }); 3] };
+        let head = HeadFile { manifest: None, shards: vec![(entry, Extent { offset: 3, length: 4 }); 3] };
         head.write(&path).unwrap();
-        assert_eq!(Head::read(&path).unwrap(), Some(head));
+        assert_eq!(HeadFile::read(&path).unwrap(), Some(head));
         let bytes = fs::read(&path).unwrap();
         for index in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[index] ^= 1;
-            assert_eq!(Head::decode(&changed), None);
-            assert_eq!(Head::decode(&bytes[..index]), None);
+            assert_eq!(HeadFile::decode(&changed), None);
+            assert_eq!(HeadFile::decode(&bytes[..index]), None);
         }
     }
 }

@@ -21,7 +21,7 @@ use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, Shar
 
 use crate::{
     error::Error,
-    head::Head,
+    head::HeadFile,
     moment::Moment,
     space::{Extent, Space},
 };
@@ -32,24 +32,24 @@ pub(crate) struct Holding {
     identity: Identity,
     data: File,
     head: PathBuf,
-    held: RwLock<Held>,
+    held: RwLock<HeldRegistry>,
     hasher: RandomState,
 }
 
 /// The content of the files. A lookup keeps it locked while it reads: places of shards that it no longer
 /// names are written over only after all such lookups have ended.
 #[derive(Debug, Default)]
-struct Held {
-    current: Option<Current>,
+struct HeldRegistry {
+    current: Option<CurrentManifest>,
     /// Shards of the current manifest, and of a newer one that is being fetched.
-    shards: HashMap<ShardEntry, Slot>,
+    shards: HashMap<ShardEntry, ShardSlot>,
     /// The places of shards that the disk has lost. The file names them until the next manifest is written.
     lost: Vec<Extent>,
 }
 
 /// The manifest that lookups use.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct CurrentManifest {
     pub(crate) manifest: Manifest,
     /// Time of receipt, unix milliseconds.
     fetched_at: u64,
@@ -60,13 +60,13 @@ pub(crate) struct Current {
 
 /// The place of a shard.
 #[derive(Debug)]
-struct Slot {
+struct ShardSlot {
     extent: Extent,
     /// Hash of its bytes from when this process checked their seal. The disk is not trusted later, either.
     checked: OnceLock<u64>,
 }
 
-impl Current {
+impl CurrentManifest {
     /// Returns the time in unix milliseconds: by this computer's clock, or by the time passed since the
     /// receipt or the opening where that is later. `None` if the clock was set back before the opening.
     pub(crate) fn time(&self, clock: u64) -> Option<u64> {
@@ -92,19 +92,20 @@ impl Holding {
         let mut head = path.as_os_str().to_owned();
         head.push(".head");
         let head = PathBuf::from(head);
-        let found = Head::read(&head)?.unwrap_or_default();
+        let found = HeadFile::read(&head)?.unwrap_or_default();
         let is_own = |(manifest, _): &(Manifest, u64)| manifest.identity == identity;
         let extents = found.shards.iter().map(|(_, extent)| *extent);
         let (found, space) = match Space::around(extents) {
             Some(space) if found.manifest.as_ref().is_none_or(is_own) => (found, space),
             _ => Default::default(),
         };
-        let slot = |(entry, extent)| (entry, Slot { extent, checked: OnceLock::new() });
+        let slot = |(entry, extent)| (entry, ShardSlot { extent, checked: OnceLock::new() });
         let current = found.manifest.map(|(manifest, fetched_at)| {
             let anchor = (opened.clock >= fetched_at).then_some(opened);
-            Current { manifest, fetched_at, anchor }
+            CurrentManifest { manifest, fetched_at, anchor }
         });
-        let held = Held { current, shards: found.shards.into_iter().map(slot).collect(), lost: Vec::new() };
+        let held =
+            HeldRegistry { current, shards: found.shards.into_iter().map(slot).collect(), lost: Vec::new() };
         Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
 
@@ -113,7 +114,7 @@ impl Holding {
     pub(crate) fn look_up<T>(
         &self,
         wallet: Address,
-        usable: impl FnOnce(&Current) -> Result<u64, Error>,
+        usable: impl FnOnce(&CurrentManifest) -> Result<u64, Error>,
         then: impl FnOnce(Facts, &Manifest, u64) -> T,
     ) -> Result<T, Error> {
         let held = self.read();
@@ -150,7 +151,7 @@ impl Holding {
         Ok(wallets.into_iter().map(|(wallet, _)| wallet).collect())
     }
 
-    fn shard(&self, held: &Held, entry: ShardEntry) -> Result<Shard, Error> {
+    fn shard(&self, held: &HeldRegistry, entry: ShardEntry) -> Result<Shard, Error> {
         let slot = held.shards.get(&entry).ok_or(SnapshotError::Damaged)?;
         let mut bytes = vec![0; slot.extent.length as usize];
         self.data.read_exact_at(&mut bytes, slot.extent.offset)?;
@@ -177,7 +178,7 @@ impl Holding {
     }
 
     /// Applies `of` to the manifest that lookups use.
-    pub(crate) fn current<T>(&self, of: impl FnOnce(&Current) -> T) -> Option<T> {
+    pub(crate) fn current<T>(&self, of: impl FnOnce(&CurrentManifest) -> T) -> Option<T> {
         self.read().current.as_ref().map(of)
     }
 
@@ -196,7 +197,7 @@ impl Holding {
             space.give_back(extent);
             return Err(error.into());
         }
-        let slot = Slot { extent, checked: self.hasher.hash_one(bytes).into() };
+        let slot = ShardSlot { extent, checked: self.hasher.hash_one(bytes).into() };
         self.write().shards.insert(entry, slot);
         Ok(())
     }
@@ -207,7 +208,7 @@ impl Holding {
             let held = self.read();
             let manifest =
                 held.current.as_ref().map(|current| (current.manifest.clone(), current.fetched_at));
-            Head { manifest, shards: extents(&held, |_| true) }
+            HeadFile { manifest, shards: extents(&held, |_| true) }
         };
         self.data.sync_data()?;
         Ok(head.write(&self.head)?)
@@ -218,12 +219,12 @@ impl Holding {
     pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, received: Moment) -> Result<(), Error> {
         let named: HashSet<ShardEntry> = manifest.entries().collect();
         let shards = extents(&self.read(), |entry| named.contains(entry));
-        let head = Head { manifest: Some((manifest, received.clock)), shards };
+        let head = HeadFile { manifest: Some((manifest, received.clock)), shards };
         self.data.sync_data()?;
         head.write(&self.head)?;
         let Some((manifest, fetched_at)) = head.manifest else { return Ok(()) };
         let mut held = self.write();
-        held.current = Some(Current { manifest, fetched_at, anchor: Some(received) });
+        held.current = Some(CurrentManifest { manifest, fetched_at, anchor: Some(received) });
         let unnamed = held.shards.extract_if(|entry, _| !named.contains(entry)).map(|(_, slot)| slot.extent);
         let unused: Vec<Extent> = unnamed.collect();
         unused.into_iter().chain(mem::take(&mut held.lost)).for_each(|extent| space.give_back(extent));
@@ -232,17 +233,17 @@ impl Holding {
     }
 
     // A thread that panics leaves the map whole: each change is one call.
-    fn read(&self) -> RwLockReadGuard<'_, Held> {
+    fn read(&self) -> RwLockReadGuard<'_, HeldRegistry> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Held> {
+    fn write(&self) -> RwLockWriteGuard<'_, HeldRegistry> {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the places of the shards that `keep` selects.
-fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
+fn extents(held: &HeldRegistry, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
     let kept = held.shards.iter().filter(|(entry, _)| keep(entry));
     kept.map(|(entry, slot)| (*entry, slot.extent)).collect()
 }

@@ -18,11 +18,11 @@ use tokio::{
 
 use crate::{
     error::Error,
-    holding::{Current, Holding},
+    holding::{CurrentManifest, Holding},
     moment::{Moment, now_millis},
     options::Options,
     sample::{Sample, random},
-    service::{MANIFEST, Received, Service, bundle_path},
+    service::{ApiClient, ApiResponse, MANIFEST, bundle_path},
     space::Space,
     spot_check::{Checker, SpotCheck},
 };
@@ -40,7 +40,7 @@ const WAITS_MAX: u32 = 3;
 #[derive(Debug)]
 pub struct LocalKya {
     options: Options,
-    service: Service,
+    service: ApiClient,
     holding: Holding,
     /// The data file's space, which one update at a time writes to.
     space: Mutex<Space>,
@@ -84,7 +84,7 @@ impl LocalKya {
     ///
     /// [`Error::Option`], [`Error::InUse`], [`Error::File`].
     pub fn open(options: Options) -> Result<Self, Error> {
-        let service = Service::new(&options.api)?;
+        let service = ApiClient::new(&options.api)?;
         let checks = options.spot_checks.clone();
         let checker = checks.map(|checks| Checker::new(checks, options.identity)).transpose()?;
         let (holding, space) = Holding::open(&options.file, options.identity, Moment::now())?;
@@ -99,7 +99,7 @@ impl LocalKya {
     /// [`Error::Stale`] in place of a verdict that is too old; [`Error::AskChain`];
     /// [`Error::Snapshot`] or [`Error::File`] where the disk lost a shard, which the next update mends.
     pub fn kya(&self, wallet: Address) -> Result<Kya, Error> {
-        let usable = |current: &Current| self.usable_at(current);
+        let usable = |current: &CurrentManifest| self.usable_at(current);
         let found = self.holding.look_up(wallet, usable, |facts, manifest, time| {
             facts.verdict(wallet, manifest, Timestamp::from_millis(time))
         });
@@ -118,7 +118,7 @@ impl LocalKya {
     }
 
     /// Returns the time at which verdicts are given, unix milliseconds. Errors: the copy is too old for them.
-    fn usable_at(&self, current: &Current) -> Result<u64, Error> {
+    fn usable_at(&self, current: &CurrentManifest) -> Result<u64, Error> {
         let time = current.time(now_millis()).ok_or(Error::Stale { age: None })?;
         let age = current.age(time);
         let block = current.manifest.as_of.block_timestamp.as_millis();
@@ -222,7 +222,7 @@ impl LocalKya {
     }
 
     /// Asks the API, again after a while where its rate limit is used up.
-    async fn ask(&self, update: &mut UpdateStats, path: &str) -> Result<Received, Error> {
+    async fn ask(&self, update: &mut UpdateStats, path: &str) -> Result<ApiResponse, Error> {
         let mut waits = 0;
         loop {
             update.requests += 1;
@@ -247,7 +247,7 @@ impl LocalKya {
     /// evidence; those of [`kya`](Self::kya).
     pub async fn spot_check(&self, wallet: Address) -> Result<SpotCheck, Error> {
         let checker = self.checker.as_ref().ok_or(Error::Option("spot_checks is not set"))?;
-        let usable = |current: &Current| self.usable_at(current);
+        let usable = |current: &CurrentManifest| self.usable_at(current);
         let held =
             self.holding.look_up(wallet, usable, |facts, manifest, _| facts.provable(wallet, manifest));
         checker.check(held?.ok_or(Error::AskChain)?).await

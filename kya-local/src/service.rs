@@ -30,13 +30,13 @@ pub(crate) fn bundle_path(entries: &[ShardEntry]) -> String {
 
 /// Client of the API.
 #[derive(Clone, Debug)]
-pub(crate) struct Service {
+pub(crate) struct ApiClient {
     client: Client,
     base: String,
 }
 
 /// An answer's bytes, and their number as sent over the network.
-pub(crate) struct Received {
+pub(crate) struct ApiResponse {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sent: u64,
 }
@@ -55,7 +55,7 @@ pub(crate) fn client() -> Result<Client, Error> {
     client.build().map_err(unreachable)
 }
 
-impl Service {
+impl ApiClient {
     pub(crate) fn new(api: &str) -> Result<Self, Error> {
         if !api.starts_with("https://") && !api.starts_with("http://") {
             return Err(Error::Option("api must begin with https:// or http://"));
@@ -64,7 +64,7 @@ impl Service {
     }
 
     /// Fetches a path.
-    pub(crate) async fn get(&self, path: &str) -> Result<Received, Error> {
+    pub(crate) async fn get(&self, path: &str) -> Result<ApiResponse, Error> {
         let request = self.client.get([&self.base, path].concat()).header(ACCEPT_ENCODING, "gzip");
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status().as_u16();
@@ -76,7 +76,7 @@ impl Service {
         let bytes = bytes.ok_or(SnapshotError::Damaged)?;
         let sent = bytes.len() as u64;
         let bytes = if is_compressed { inflate(&bytes)? } else { bytes };
-        Ok(Received { bytes, sent })
+        Ok(ApiResponse { bytes, sent })
     }
 }
 

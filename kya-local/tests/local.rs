@@ -22,7 +22,7 @@ use std::{
 };
 
 use alloy_primitives::keccak256;
-use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
+use common::{BUNDLES, MANIFESTS, ServiceFault, ShardedRegistry, SnapshotService, now_millis, wallet};
 use kya_local::{Address, Decision, Error, Event, LocalKya, Options, SpotChecks};
 use registry_core::registry::{agent::Status, kya::Registration};
 use registry_core::snapshot::SnapshotError;
@@ -32,12 +32,12 @@ const AGENTS: u64 = 4_000;
 /// Shards: more than two bundles.
 const SHARDS: u64 = 128;
 
-async fn service() -> (Service, TempDir) {
-    (Service::start(Registry::new(AGENTS, 7)).await, tempfile::tempdir().unwrap())
+async fn service() -> (SnapshotService, TempDir) {
+    (SnapshotService::start(ShardedRegistry::new(AGENTS, 7)).await, tempfile::tempdir().unwrap())
 }
 
 /// Starts a service, and opens and updates a copy of its registry.
-async fn held() -> (Service, TempDir, LocalKya) {
+async fn held() -> (SnapshotService, TempDir, LocalKya) {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();
     local.update().await.unwrap();
@@ -45,7 +45,7 @@ async fn held() -> (Service, TempDir, LocalKya) {
 }
 
 /// Compares all verdicts with the service's registry.
-fn is_the_services(local: &LocalKya, service: &Service) {
+fn is_the_services(local: &LocalKya, service: &SnapshotService) {
     let registry = &service.state().registry;
     for id in 1..=registry.agents() {
         let verdict = local.kya(wallet(id)).unwrap();
@@ -122,7 +122,7 @@ async fn changes_are_read_from_the_manifest_and_from_segments_before_shards() {
 async fn an_interrupted_update_goes_on_where_it_ended_and_verdicts_stay_until_then() {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();
-    service.state().faults.insert((BUNDLES, 2), Fault::Status(503, ""));
+    service.state().faults.insert((BUNDLES, 2), ServiceFault::Status(503, ""));
     assert!(matches!(local.update().await, Err(Error::Refused { status: 503, .. })));
     assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
     drop(local);
@@ -134,7 +134,7 @@ async fn an_interrupted_update_goes_on_where_it_ended_and_verdicts_stay_until_th
     // All shards change, and the update is interrupted: the verdicts are those of the block before.
     service.asked();
     service.state().registry.toggle(1..=AGENTS);
-    service.state().faults.insert((BUNDLES, 1), Fault::Status(500, ""));
+    service.state().faults.insert((BUNDLES, 1), ServiceFault::Status(500, ""));
     local.update().await.unwrap_err();
     for id in 1..=AGENTS {
         let verdict = local.kya(wallet(id)).unwrap();
@@ -225,15 +225,15 @@ async fn an_update_that_has_adopted_a_registry_is_one_though_a_later_round_gets_
     // Each round counts as one that took long.
     let options = Options { max_age: Duration::ZERO, ..service.options(&directory) };
     let local = LocalKya::open(options).unwrap();
-    service.state().faults.insert((MANIFESTS, 1), Fault::Status(503, ""));
+    service.state().faults.insert((MANIFESTS, 1), ServiceFault::Status(503, ""));
     let update = local.update().await.unwrap();
     assert_eq!((update.block, update.agents, update.shards), (1, AGENTS, SHARDS));
     // Without an adopted one it fails, and so it does where the service goes on with other bytes.
     service.asked();
-    service.state().faults.insert((MANIFESTS, 0), Fault::Status(503, ""));
+    service.state().faults.insert((MANIFESTS, 0), ServiceFault::Status(503, ""));
     assert!(matches!(local.update().await, Err(Error::Refused { status: 503, .. })));
     service.asked();
-    service.state().faults = [((MANIFESTS, 1), Fault::Flipped)].into();
+    service.state().faults = [((MANIFESTS, 1), ServiceFault::Flipped)].into();
     assert!(matches!(local.update().await, Err(Error::Snapshot(_))));
 }
 
@@ -284,7 +284,7 @@ async fn a_service_that_goes_back_is_told_and_its_older_block_not_adopted_while_
     let (service, directory, local) = held().await;
     service.state().registry.toggle([5].into_iter());
     local.update().await.unwrap();
-    service.state().registry = Registry::new(AGENTS, 7);
+    service.state().registry = ShardedRegistry::new(AGENTS, 7);
     let refused = local.update().await;
     assert!(matches!(refused, Err(Error::WentBack { held: 2, offered: 1 })), "{refused:?}");
     assert_eq!(local.kya(wallet(5)).unwrap().decision, Decision::RequestRenewal);
@@ -296,7 +296,11 @@ async fn a_service_that_goes_back_is_told_and_its_older_block_not_adopted_while_
 #[tokio::test(flavor = "multi_thread")]
 async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
     let (service, directory, local) = held().await;
-    for (kind, fault) in [(BUNDLES, Fault::Swapped), (BUNDLES, Fault::Flipped), (MANIFESTS, Fault::Flipped)] {
+    for (kind, fault) in [
+        (BUNDLES, ServiceFault::Swapped),
+        (BUNDLES, ServiceFault::Flipped),
+        (MANIFESTS, ServiceFault::Flipped),
+    ] {
         service.asked();
         for _ in 0..2 {
             service.state().registry.toggle(1..=AGENTS);
@@ -390,7 +394,7 @@ async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();
     assert!(matches!(LocalKya::open(service.options(&directory)), Err(Error::InUse)));
-    service.state().faults.insert((BUNDLES, 1), Fault::Status(429, "Retry-After: 1\r\n"));
+    service.state().faults.insert((BUNDLES, 1), ServiceFault::Status(429, "Retry-After: 1\r\n"));
     let began = Instant::now();
     let update = local.update().await.unwrap();
     assert_eq!((update.shards, update.requests), (SHARDS, 6));
@@ -398,7 +402,7 @@ async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
     is_the_services(&local, &service);
     service.asked();
     service.state().faults =
-        (0..9).map(|number| ((MANIFESTS, number), Fault::Status(429, "Retry-After: 1\r\n"))).collect();
+        (0..9).map(|number| ((MANIFESTS, number), ServiceFault::Status(429, "Retry-After: 1\r\n"))).collect();
     let updating = tokio::time::timeout(common::PATIENCE, local.update());
     assert!(matches!(updating.await.unwrap(), Err(Error::Refused { status: 429, .. })));
     assert_eq!(service.asked().len(), 4);

@@ -9,7 +9,7 @@ mod common;
 
 use std::{fs, time::Instant};
 
-use common::{Registry, Service, wallet};
+use common::{ShardedRegistry, SnapshotService, wallet};
 use kya_local::{Address, Decision, LocalKya, UpdateStats};
 
 /// Agents of a shard of 32 KiB, about.
@@ -49,9 +49,9 @@ fn told(what: &str, update: UpdateStats, began: Instant) {
 async fn a_large_registry_takes_little_memory_and_an_update_what_changed() {
     let agents = std::env::var("KYA_LOCAL_AGENTS").map_or(20_000, |agents| agents.parse().unwrap());
     let bits = (agents / AGENTS_A_SHARD).max(1).ilog2() as u8;
-    let mut registry = Registry::new(agents, bits);
+    let mut registry = ShardedRegistry::new(agents, bits);
     registry.segment_ids = 512;
-    let service = Service::start(registry).await;
+    let service = SnapshotService::start(registry).await;
     let directory = tempfile::tempdir().unwrap();
     let options = kya_local::Options {
         // Releases are fast, and this is no test of time.

@@ -19,7 +19,7 @@ const CACHE_HEADERS: &[&str] = &["ETag", "Age", "X-Cache"];
 /// An operation of `read_api.json`, and once completed of the description.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Operation {
+pub(crate) struct ApiOperation {
     pub(crate) operation_id: String,
     tags: Vec<String>,
     summary: String,
@@ -56,7 +56,7 @@ impl ResponseSource {
     }
 }
 
-impl Operation {
+impl ApiOperation {
     /// Writes out the parameters, and the 200 with this content. Operations that the core answers get their
     /// caching and failures from its rules; all others have them in `read_api.json`.
     pub(crate) fn complete(

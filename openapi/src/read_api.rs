@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     examples,
-    operations::{COMMON_HEADERS, Operation, RATE_LIMIT_HEADERS, ResponseSource},
+    operations::{ApiOperation, COMMON_HEADERS, RATE_LIMIT_HEADERS, ResponseSource},
 };
 
 /// Names constants of the core, each with its value.
@@ -59,7 +59,7 @@ fn limits() -> impl IntoIterator<Item = (&'static str, String)> {
 /// The parts of `read_api.json` that are completed.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Description {
-    pub(crate) paths: BTreeMap<String, BTreeMap<String, Operation>>,
+    pub(crate) paths: BTreeMap<String, BTreeMap<String, ApiOperation>>,
     components: Components,
     info: Map<String, Value>,
     #[serde(flatten)]

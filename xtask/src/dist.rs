@@ -43,12 +43,12 @@ const ALLOW_DIRTY: &str = "--allow-dirty";
 const SUMS: &str = "SHA256SUMS";
 
 /// A part's name, and the function that makes it.
-type Part = (&'static str, fn() -> Result<()>);
+type DistPart = (&'static str, fn() -> Result<()>);
 
 /// Makes these parts; all without any. A part that was made before is made anew, and all are removed before
 /// all are made. Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
-    const PARTS: [Part; 8] = [
+    const PARTS: [DistPart; 8] = [
         ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),

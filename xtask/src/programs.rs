@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::build;
 use crate::run::{command, linting_cargo, root};
 use crate::sources::{Sources, hash};
-use crate::summary::{Step, Tally, count, without_colours};
+use crate::summary::{SuiteStep, Tally, count, without_colours};
 use crate::{debian, run};
 
 /// The step that compiles the test programs.
@@ -29,7 +29,7 @@ const WAITING: [(&str, &str); 3] = [(RELAYER, "6"), ("read_api", "4"), ("index_w
 
 /// A test program as cargo describes it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledTest {
     name: String,
     /// The directory of its package, from the root.
     package: String,
@@ -38,7 +38,7 @@ pub(crate) struct Compiled {
     path: PathBuf,
 }
 
-impl Compiled {
+impl CompiledTest {
     /// Returns the test program of one of cargo's messages, if it is about one. Examples have one only where
     /// their manifest says so.
     fn of(message: &str) -> Option<Self> {
@@ -104,7 +104,7 @@ fn step_name(name: &str, package: &str, is_unit: bool) -> String {
 
 /// Compiles and lints all test programs, and the programs that they start. Returns the test programs, and
 /// cargo's line about each crate with warnings.
-pub(crate) fn compile() -> Result<(Vec<Compiled>, Vec<String>)> {
+pub(crate) fn compile() -> Result<(Vec<CompiledTest>, Vec<String>)> {
     let mut compile = linting_cargo();
     compile.args(["all-test", "--no-run", "--message-format", "json-render-diagnostics"]);
     compile.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -116,7 +116,7 @@ pub(crate) fn compile() -> Result<(Vec<Compiled>, Vec<String>)> {
     });
     let mut compiled = Vec::new();
     for message in BufReader::new(child.stdout.take().context("a pipe")?).lines() {
-        compiled.extend(Compiled::of(&message?));
+        compiled.extend(CompiledTest::of(&message?));
     }
     ensure!(child.wait()?.success(), "the tests do not compile");
     run::run(linting_cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
@@ -130,21 +130,21 @@ fn tells_of_warnings(line: &str) -> bool {
 }
 
 pub(crate) struct Program<'a> {
-    compiled: Compiled,
+    compiled: CompiledTest,
     /// Fingerprint of the program and of the files that it reads.
     fingerprint: String,
     /// Programs that it may start.
-    startable: Option<&'a Startable>,
+    startable: Option<&'a StartablePrograms>,
 }
 
 impl<'a> Program<'a> {
     /// Returns the compiled programs, and for end-to-end tests the programs that they may start.
     pub(crate) fn all(
-        compiled: Vec<Compiled>,
+        compiled: Vec<CompiledTest>,
         sources: &Sources,
-        startable: Option<&'a Startable>,
+        startable: Option<&'a StartablePrograms>,
     ) -> Result<Vec<Self>> {
-        let program = |compiled: Compiled| {
+        let program = |compiled: CompiledTest| {
             let own = hash(&fs::read(&compiled.path)?);
             let read = sources.read_by(compiled.is_end_to_end(), compiled.name == RELAYER);
             Ok(Self { compiled, fingerprint: format!("{own:016x}{read}"), startable })
@@ -156,13 +156,13 @@ impl<'a> Program<'a> {
         &self.compiled.name
     }
 
-    pub(crate) fn step(&self) -> Step {
-        let Compiled { name, package, is_unit, .. } = &self.compiled;
+    pub(crate) fn step(&self) -> SuiteStep {
+        let CompiledTest { name, package, is_unit, .. } = &self.compiled;
         let started = self.startable.map_or(0, |startable| {
             startable.fingerprint(fs::read_to_string(self.started()).ok().as_deref(), name == RELAYER)
         });
         let fingerprint = Some(format!("{}{started:016x}", self.fingerprint));
-        Step { name: step_name(name, package, *is_unit), fingerprint }
+        SuiteStep { name: step_name(name, package, *is_unit), fingerprint }
     }
 
     /// Returns the file in which it notes the programs that it starts, a line each.
@@ -171,7 +171,7 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn run(&self, output: &mut dyn Write) -> Result<Tally> {
-        let Compiled { name, package, is_unit, path } = &self.compiled;
+        let CompiledTest { name, package, is_unit, path } = &self.compiled;
         if package == "relayer-daemon" && !is_unit {
             // The relayer's store is tested on it.
             debian::install(&debian::POSTGRES)?;
@@ -194,13 +194,13 @@ impl<'a> Program<'a> {
 }
 
 /// Hashes of the programs that end-to-end tests start.
-pub(crate) struct Startable {
+pub(crate) struct StartablePrograms {
     /// Hashes by name.
     programs: BTreeMap<&'static str, u64>,
     workers: u64,
 }
 
-impl Startable {
+impl StartablePrograms {
     pub(crate) fn read() -> Result<Self> {
         let target = run::target_dir().join("debug");
         let programs = ["relayer-daemon", "kya", "kya-gate", DEVNET, "examples/axum"].map(|name| {
@@ -273,9 +273,9 @@ mod tests {
     fn an_end_to_end_test_is_repeated_where_a_program_changed_that_it_has_started() {
         let with = |relayer, gate| {
             let programs = [("relayer-daemon", relayer), ("kya-gate", gate), (DEVNET, 1)];
-            Startable { programs: programs.into(), workers: 1 }
+            StartablePrograms { programs: programs.into(), workers: 1 }
         };
-        let is_repeated = |noted, changed: &Startable| {
+        let is_repeated = |noted, changed: &StartablePrograms| {
             with(1, 1).fingerprint(noted, false) != changed.fingerprint(noted, false)
         };
         for (noted, by_relayer, by_gate) in [
@@ -286,7 +286,7 @@ mod tests {
         ] {
             assert_eq!(is_repeated(noted, &with(2, 1)), by_relayer, "{noted:?}");
             assert_eq!(is_repeated(noted, &with(1, 2)), by_gate, "{noted:?}");
-            assert!(is_repeated(noted, &Startable { workers: 2, ..with(1, 1) }));
+            assert!(is_repeated(noted, &StartablePrograms { workers: 2, ..with(1, 1) }));
         }
     }
 
@@ -301,8 +301,8 @@ mod tests {
         };
         for (kind, is_unit) in [("test", false), ("example", false), ("lib", true), ("bin", true)] {
             let (name, package, path) = ("layers".to_owned(), "core".to_owned(), "/t/layers-1".into());
-            let found = Compiled::of(&message(kind, r#""/t/layers-1""#));
-            assert_eq!(found, Some(Compiled { name, package, is_unit, path }));
+            let found = CompiledTest::of(&message(kind, r#""/t/layers-1""#));
+            assert_eq!(found, Some(CompiledTest { name, package, is_unit, path }));
         }
         for other in [
             message("lib", "null"),
@@ -310,7 +310,7 @@ mod tests {
             message("bin", r#""/t/layers-1""#).replace(r#""opt_level":"0","test":true"#, r#""test":false"#),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ] {
-            assert_eq!(Compiled::of(&other), None, "{other}");
+            assert_eq!(CompiledTest::of(&other), None, "{other}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::programs::{Compiled, Program, Startable};
+use crate::programs::{CompiledTest, Program, StartablePrograms};
 use crate::run::{cargo, command, linting_cargo, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
@@ -93,7 +93,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
 
 /// Checks and compiles the native packages, and runs the tests that need no modules. Returns the end-to-end
 /// tests.
-fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Result<Vec<Compiled>> {
+fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Result<Vec<CompiledTest>> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
     let mut compiled = Vec::new();
     if runs_programs {
@@ -111,7 +111,7 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Resu
     summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
         count(linting_cargo().args(["all-test", "--doc"]), &mut stdout())
     });
-    let (end_to_end, lower): (Vec<_>, Vec<_>) = compiled.into_iter().partition(Compiled::is_end_to_end);
+    let (end_to_end, lower): (Vec<_>, Vec<_>) = compiled.into_iter().partition(CompiledTest::is_end_to_end);
     let lower = Program::all(lower, sources, None)?;
     let lower: Vec<_> = lower.iter().collect();
     summary.side_by_side(LANES_OF_LOWER, &lower, Program::step, Program::run);
@@ -157,11 +157,11 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
 }
 
 /// Runs the end-to-end tests. The Workers and programs that they start are built.
-fn end_to_end_tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> Result<()> {
+fn end_to_end_tests(summary: &mut Summary, sources: &Sources, compiled: Vec<CompiledTest>) -> Result<()> {
     if compiled.is_empty() {
         return Ok(());
     }
-    let startable = Startable::read()?;
+    let startable = StartablePrograms::read()?;
     let programs = Program::all(compiled, sources, Some(&startable))?;
     let (alone, mut together): (Vec<_>, Vec<_>) =
         programs.iter().partition(|program| program.name() == UNDER_LOAD);

@@ -33,7 +33,7 @@ impl Tally {
 }
 
 /// A step to take.
-pub(crate) struct Step {
+pub(crate) struct SuiteStep {
     pub(crate) name: String,
     /// Fingerprint of its inputs; while it stays the same, the step need not be repeated.
     pub(crate) fingerprint: Option<String>,
@@ -97,7 +97,7 @@ impl Summary {
         self.meet(name);
         if self.is_wanted(name) {
             println!("\n=== {name}");
-            let of = || Step { name: name.to_owned(), fingerprint: fingerprint.clone() };
+            let of = || SuiteStep { name: name.to_owned(), fingerprint: fingerprint.clone() };
             let row = self.row(of, &mut std::io::stdout(), |_| step());
             self.rows.push(row);
         }
@@ -109,7 +109,7 @@ impl Summary {
         &mut self,
         lanes: usize,
         items: &[&T],
-        step_of: impl Fn(&T) -> Step + Sync,
+        step_of: impl Fn(&T) -> SuiteStep + Sync,
         run: impl Fn(&T, &mut dyn Write) -> Result<Tally> + Sync,
     ) {
         items.iter().for_each(|item| self.meet(&step_of(item).name));
@@ -143,12 +143,12 @@ impl Summary {
     /// be known only once it has run.
     fn row<O: Write>(
         &self,
-        step: impl Fn() -> Step,
+        step: impl Fn() -> SuiteStep,
         output: &mut O,
         run: impl FnOnce(&mut O) -> Result<Tally>,
     ) -> Row {
         let stamp = || {
-            let Step { name, fingerprint } = step();
+            let SuiteStep { name, fingerprint } = step();
             fingerprint.map(|fingerprint| Stamp::new(&format!("tests/{name}"), fingerprint))
         };
         let name = step().name;
@@ -314,7 +314,7 @@ mod tests {
         let mut summary = Summary::new(&["meet".into(), "fail".into()], true);
         let names = ["meet 1", "meet 2", "fails", "unwanted"].map(String::from);
         let both = std::sync::Barrier::new(2);
-        let step_of = |name: &String| Step { name: name.clone(), fingerprint: None };
+        let step_of = |name: &String| SuiteStep { name: name.clone(), fingerprint: None };
         summary.side_by_side(2, &names.each_ref(), step_of, |name, output| {
             if name == "fails" {
                 anyhow::bail!("as it should");
@@ -339,7 +339,7 @@ mod tests {
             ("two", false, false),
             ("two", false, true),
         ] {
-            let step = || Step { name: name.clone(), fingerprint: Some(inputs.to_owned()) };
+            let step = || SuiteStep { name: name.clone(), fingerprint: Some(inputs.to_owned()) };
             let tally = Tally { passed: 7, failed: usize::from(!passes), failures: Vec::new() };
             let row = Summary::new(&[], repeats).row(step, &mut Vec::new(), |_| Ok(tally));
             assert_eq!(row.tally.passed, 7, "also of a step that is not repeated");
@@ -355,7 +355,7 @@ mod tests {
         for (word, passes) in [("relayr", false)].into_iter().chain(known) {
             let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&[word.to_owned()], true));
             summary.step("end to end: relayer", None, || Ok(Tally::CHECK));
-            let step_of = |name: &String| Step { name: name.clone(), fingerprint: None };
+            let step_of = |name: &String| SuiteStep { name: name.clone(), fingerprint: None };
             summary.side_by_side(1, &[&"beside it".to_owned()], step_of, |_, _| Ok(Tally::CHECK));
             of_modules.took("setup", Duration::ZERO);
             of_modules.step("modules", None, || Ok(Tally::CHECK));

@@ -27,7 +27,7 @@ use super::{
     colo, excerpts,
     scans::{self, ScanRead},
     signers,
-    single_flight::{Reading, share},
+    single_flight::{ReadInProgress, share},
 };
 use crate::{http::Content, log::Record};
 
@@ -36,7 +36,7 @@ thread_local! {
 }
 
 /// Reads the answer of a route, from the data centre's cache or the chain.
-pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
+pub(super) async fn from_chain(route: &Route, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let now = Timestamp::from_millis(unix_millis());
     if let Some(block @ BlockId::Number(number)) = route.block()
@@ -77,7 +77,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
 
 /// Returns the seconds left of a document's TTL. A verdict at a given block stays the same, and where
 /// blocks may be of any age there is no freshness.
-fn time_left(document: &Document, route: &Route, reading: &Reading, now: Timestamp) -> u32 {
+fn time_left(document: &Document, route: &Route, reading: &ReadInProgress, now: Timestamp) -> u32 {
     let settings = reading.settings();
     let time_to_live = settings.time_to_live(route.cache_scope());
     match route.block() {
@@ -94,7 +94,7 @@ fn of_chain(content: Content, route: &Route) -> Content {
 
 /// Reads a verdict. A wallet's past comes from the index, or else from a scan: from the one that is in
 /// memory, or with `history=1` from one that all requests for a past share.
-async fn verdict(route: &Route, reading: &Reading, now: Timestamp) -> Result<Document, Error> {
+async fn verdict(route: &Route, reading: &ReadInProgress, now: Timestamp) -> Result<Document, Error> {
     let context = &reading.context;
     let late = match (&context.index, route.block()) {
         (Some(_), None) => Some(LateExcerpt::default()),
@@ -124,7 +124,7 @@ async fn verdict(route: &Route, reading: &Reading, now: Timestamp) -> Result<Doc
 
 /// Returns the scan that all requests for a wallet's past share. A registry too large for one is no error:
 /// the verdict says that the past is unknown.
-async fn scan_for_history(reading: &Reading) -> Result<Option<Scan>, Error> {
+async fn scan_for_history(reading: &ReadInProgress) -> Result<Option<Scan>, Error> {
     let mut record = Record { rpc_calls: 0, ..reading.record.clone() };
     let scan = share(&reading.context, ScanRead, &mut record).await;
     reading.count(record.rpc_calls);
@@ -135,7 +135,7 @@ async fn scan_for_history(reading: &Reading) -> Result<Option<Scan>, Error> {
     }
 }
 
-async fn ask(asked: WithEvidence, reading: &Reading) -> Result<Document, Error> {
+async fn ask(asked: WithEvidence, reading: &ReadInProgress) -> Result<Document, Error> {
     let (now, reply_bytes) = (asked.question.now, asked.question.route.reply_bytes());
     let Some(account) = signers::unread(&reading.context) else {
         return reading.ask(asked, now, reply_bytes).await;
@@ -151,7 +151,7 @@ async fn ask(asked: WithEvidence, reading: &Reading) -> Result<Document, Error> 
 }
 
 /// Returns the question of a route, without sources of a wallet's past.
-fn question(route: &Route, reading: &Reading, now: Timestamp) -> WithEvidence {
+fn question(route: &Route, reading: &ReadInProgress, now: Timestamp) -> WithEvidence {
     let settings = reading.settings();
     let (registry, chain) = (settings.registry, settings.public_rpc.clone());
     let question = Question { route: route.clone(), registry, chain, now, scan: None, excerpt: None };

@@ -25,7 +25,7 @@ pub(crate) struct RequestContext {
 
 /// Requests that caches and sources answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Request {
+pub(crate) enum ApiRequest {
     /// Readiness of the service.
     Ready,
     /// Bytes of the registry's snapshot.
@@ -36,7 +36,7 @@ pub(crate) enum Request {
     Events(Since),
 }
 
-impl Request {
+impl ApiRequest {
     /// Returns the number of requests that it counts as in the rate limit.
     pub(crate) fn cost(&self) -> u32 {
         match self {

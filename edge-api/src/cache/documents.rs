@@ -16,10 +16,10 @@ use registry_core::{
 
 use super::{
     answers::from_chain,
-    context::Request,
+    context::ApiRequest,
     downloads,
     scans::KeptScan,
-    single_flight::{Memory, Reading, SharedRead},
+    single_flight::{Memory, ReadInProgress, SharedRead},
     snapshot,
 };
 use crate::{chain::node_features, http::Content, index::UNINDEXED_MILLIS};
@@ -46,11 +46,11 @@ impl CacheKey for DocumentKey {
     fn heap_bytes(&self) -> usize {
         match self {
             Self::OfScan(route, _)
-            | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
+            | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(ApiRequest::Api(route))) => {
                 route.heap_bytes()
             }
-            Self::Read(DocumentRead::Direct(Request::Download(download))) => download.heap_bytes(),
-            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
+            Self::Read(DocumentRead::Direct(ApiRequest::Download(download))) => download.heap_bytes(),
+            Self::Read(DocumentRead::Direct(ApiRequest::Ready | ApiRequest::Events(_))) => 0,
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) enum DocumentRead {
     /// Read from the index's object alone; [`Error::IndexUnavailable`] where it has no answer.
     Index(Route),
     /// Read from the source of such requests: the chain, or for events the index.
-    Direct(Request),
+    Direct(ApiRequest),
 }
 
 impl SharedRead for DocumentRead {
@@ -80,8 +80,8 @@ impl SharedRead for DocumentRead {
     /// object answers, or may answer, waits for that first.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         let deadlines = match self {
-            Self::Direct(Request::Api(Route::Kya { history: true, .. })) => 4,
-            Self::Index(_) | Self::Direct(Request::Events(_)) => 2,
+            Self::Direct(ApiRequest::Api(Route::Kya { history: true, .. })) => 4,
+            Self::Index(_) | Self::Direct(ApiRequest::Events(_)) => 2,
             Self::Direct(_) => 1,
         };
         settings.rpc_deadline_seconds.saturating_mul(deadlines)
@@ -89,20 +89,22 @@ impl SharedRead for DocumentRead {
 
     fn out_of_patience(&self, seconds: u32) -> Error {
         match self {
-            Self::Index(_) | Self::Direct(Request::Events(_)) => Error::IndexUnavailable,
+            Self::Index(_) | Self::Direct(ApiRequest::Events(_)) => Error::IndexUnavailable,
             Self::Direct(_) => RunError::OutOfTime { seconds }.into(),
         }
     }
 
-    async fn read(&self, reading: &Reading) -> Result<Rc<Content>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
         // Boxed, each is a function of its own, and the one that waits longest is short: V8 takes megabytes
         // to optimize a long one that is polled again and again.
         let read = match self {
             Self::Index(route) => from_index(route, reading).boxed_local(),
-            Self::Direct(Request::Events(since)) => events(*since, reading).boxed_local(),
-            Self::Direct(Request::Download(download)) => downloads::answer(download, reading).boxed_local(),
-            Self::Direct(Request::Ready) => readiness(reading).boxed_local(),
-            Self::Direct(Request::Api(route)) => from_snapshot_or_chain(route, reading).boxed_local(),
+            Self::Direct(ApiRequest::Events(since)) => events(*since, reading).boxed_local(),
+            Self::Direct(ApiRequest::Download(download)) => {
+                downloads::answer(download, reading).boxed_local()
+            }
+            Self::Direct(ApiRequest::Ready) => readiness(reading).boxed_local(),
+            Self::Direct(ApiRequest::Api(route)) => from_snapshot_or_chain(route, reading).boxed_local(),
         };
         read.await
     }
@@ -136,7 +138,7 @@ pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Err
 }
 
 /// Reads a document from the index's object.
-async fn from_index(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
+async fn from_index(route: &Route, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = reading.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
     let response = index.document(route).await?;
@@ -149,7 +151,7 @@ async fn from_index(route: &Route, reading: &Reading) -> Result<Rc<Content>, Err
 }
 
 /// Reads changes from the index's object.
-async fn events(since: Since, reading: &Reading) -> Result<Rc<Content>, Error> {
+async fn events(since: Since, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = reading.context.index.as_ref().ok_or(Error::IndexRequired)?;
     let response = index.events(since).await?;
@@ -158,7 +160,7 @@ async fn events(since: Since, reading: &Reading) -> Result<Rc<Content>, Error> {
 }
 
 /// Reads the readiness of the chain and the index.
-async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
+async fn readiness(reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     let settings = reading.settings();
     let index = match &reading.context.index {
         Some(index) => index.progress().await,
@@ -190,7 +192,7 @@ async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
 }
 
 /// Reads a document from the snapshot, or else from the chain.
-async fn from_snapshot_or_chain(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
+async fn from_snapshot_or_chain(route: &Route, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     if route.is_in_snapshot() {
         match snapshot::answer(&reading.context, route, &reading.record).boxed_local().await {
             // The chain answers instead.

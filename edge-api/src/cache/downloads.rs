@@ -17,7 +17,7 @@ use registry_core::{
 };
 
 use super::{
-    single_flight::{Reading, share},
+    single_flight::{ReadInProgress, share},
     snapshot::{SHARD_SECONDS, ShardRead, usable_manifest},
 };
 use crate::http::{Content, Lifetime};
@@ -29,7 +29,7 @@ use crate::http::{Content, Lifetime};
 /// [`Error::IndexRequired`] where there is no index, [`Error::NoSnapshot`] where it makes no snapshot,
 /// [`Error::IndexUnavailable`] while it has none,
 /// [`Error::NotFound`] for a shard that the manifest does not name.
-pub(super) async fn answer(download: &Download, reading: &Reading) -> Result<Rc<Content>, Error> {
+pub(super) async fn answer(download: &Download, reading: &ReadInProgress) -> Result<Rc<Content>, Error> {
     let (context, record) = (&reading.context, &reading.record);
     let kept = usable_manifest(context, record, true).await?;
     let manifest = &kept.manifest;

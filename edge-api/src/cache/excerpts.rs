@@ -14,7 +14,7 @@ use registry_core::{
 
 use super::{
     context::RequestContext,
-    single_flight::{Memory, Reading, SharedRead, share},
+    single_flight::{Memory, ReadInProgress, SharedRead, share},
 };
 use crate::{index::UNINDEXED_MILLIS, log::Record};
 
@@ -65,7 +65,7 @@ impl SharedRead for ExcerptRead {
 
     /// With `history=1` the object may refresh first. An object that does not answer is left after the time
     /// that an endpoint has.
-    async fn read(&self, reading: &Reading) -> Result<Rc<KeptExcerpt>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<KeptExcerpt>, Error> {
         let (settings, made_at) = (reading.settings(), unix_millis());
         let index = reading.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
         let limit = u64::from(settings.rpc_timeout_seconds) * 1_000;

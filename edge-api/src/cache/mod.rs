@@ -42,7 +42,7 @@ use std::rc::Rc;
 use futures_util::FutureExt as _;
 use registry_core::api::{error::Error, route::Route};
 
-pub(crate) use self::context::{Request, RequestContext};
+pub(crate) use self::context::{ApiRequest, RequestContext};
 use self::{
     documents::{DocumentRead, of_scan},
     scans::ScanRead,
@@ -53,10 +53,10 @@ use crate::{http::Content, log::Record};
 /// Answers a request, and adds its cost to `record`.
 pub(crate) async fn answer(
     context: &RequestContext,
-    request: Request,
+    request: ApiRequest,
     record: &mut Record,
 ) -> Result<Rc<Content>, Error> {
-    let Request::Api(route) = &request else {
+    let ApiRequest::Api(route) = &request else {
         return share(context, DocumentRead::Direct(request), record).await;
     };
     if context.index.is_some() && route.is_indexed() && !route.is_in_snapshot() {

@@ -15,7 +15,7 @@ use registry_core::{
 
 use super::{
     context::RequestContext,
-    single_flight::{Memory, Reading, SharedRead, share},
+    single_flight::{Memory, ReadInProgress, SharedRead, share},
 };
 use crate::{http::Content, log::Record};
 
@@ -23,13 +23,13 @@ use crate::{http::Content, log::Record};
 const CAPACITY_BYTES: usize = 6 << 20;
 
 thread_local! {
-    static HISTORIES: RefCell<Cache<HistoryRead, Result<Rc<History>, Error>>> =
+    static HISTORIES: RefCell<Cache<HistoryRead, Result<Rc<KeptHistory>, Error>>> =
         RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
 /// A history, and the time of its read.
 #[derive(Debug)]
-struct History {
+struct KeptHistory {
     reports: RevenueReports,
     made_at: Timestamp,
 }
@@ -50,9 +50,9 @@ impl CacheKey for HistoryRead {
 
 impl SharedRead for HistoryRead {
     type Key = Self;
-    type Value = Rc<History>;
+    type Value = Rc<KeptHistory>;
 
-    fn memory() -> &'static Memory<Self, Rc<History>> {
+    fn memory() -> &'static Memory<Self, Rc<KeptHistory>> {
         &HISTORIES
     }
 
@@ -65,14 +65,14 @@ impl SharedRead for HistoryRead {
         settings.rpc_deadline_seconds.saturating_mul(2)
     }
 
-    async fn read(&self, reading: &Reading) -> Result<Rc<History>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<KeptHistory>, Error> {
         let made_at = Timestamp::from_millis(unix_millis());
         let query = RevenueQuery { registry: reading.settings().registry, id: self.id };
         let reports = reading.ask(query, made_at, self.reply_bytes).await?;
-        Ok(Rc::new(History { reports, made_at }))
+        Ok(Rc::new(KeptHistory { reports, made_at }))
     }
 
-    fn outcome(history: &Rc<History>) -> ReadOutcome {
+    fn outcome(history: &Rc<KeptHistory>) -> ReadOutcome {
         let (bytes, made_at) = (history.reports.size_bytes(), history.made_at.as_millis());
         ReadOutcome::Value { bytes, made_at, millis: 0, renewal: Renewal::IfHot }
     }

@@ -16,7 +16,7 @@ use registry_core::{
     host::shared_reads::{Cache, ReadOutcome, Renewal},
 };
 
-use super::single_flight::{Memory, Reading, SharedRead};
+use super::single_flight::{Memory, ReadInProgress, SharedRead};
 
 /// The largest scan that is kept: the rows of the most agents that a scan covers take 10 MiB.
 const CAPACITY_BYTES: usize = 12 * 1024 * 1024;
@@ -66,7 +66,7 @@ impl SharedRead for ScanRead {
         settings.rpc_deadline_seconds.saturating_mul(4)
     }
 
-    async fn read(&self, reading: &Reading) -> Result<Rc<KeptScan>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<KeptScan>, Error> {
         let settings = reading.settings();
         let made_at = Timestamp::from_millis(unix_millis());
         let query = ScanQuery { registry: settings.registry, chain: settings.public_rpc.clone() };

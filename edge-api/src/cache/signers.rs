@@ -22,21 +22,21 @@ const CAPACITY_BYTES: usize = 256 * 1024;
 const REPLY_BYTES: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Wallet(Address);
+struct WalletKey(Address);
 
-impl CacheKey for Wallet {
+impl CacheKey for WalletKey {
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
 thread_local! {
-    static HAS_CODE: RefCell<Cache<Wallet, bool>> = RefCell::new(Cache::new(CAPACITY_BYTES));
+    static HAS_CODE: RefCell<Cache<WalletKey, bool>> = RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
 /// Returns whether a wallet has code at the newest block, if that is known.
 pub(crate) fn has_code(wallet: Address) -> Option<bool> {
-    HAS_CODE.with_borrow_mut(|known| known.get(&Wallet(wallet), unix_millis()))
+    HAS_CODE.with_borrow_mut(|known| known.get(&WalletKey(wallet), unix_millis()))
 }
 
 /// Returns the liable wallet of the request's acceptance, if its code is to be read.
@@ -47,8 +47,8 @@ pub(super) fn unread(context: &RequestContext) -> Option<Address> {
 /// Keeps whether a wallet has code, until a time in unix milliseconds.
 pub(super) fn keep(wallet: Address, has_code: bool, until: u64) {
     let _ = HAS_CODE.with_borrow_mut(|known| {
-        let kept = (has_code, size_of::<Wallet>(), until);
-        known.get_or_derive::<()>(&Wallet(wallet), unix_millis(), || Ok(kept))
+        let kept = (has_code, size_of::<WalletKey>(), until);
+        known.get_or_derive::<()>(&WalletKey(wallet), unix_millis(), || Ok(kept))
     });
 }
 

@@ -61,7 +61,7 @@ pub(super) trait SharedRead: Clone + 'static {
     }
 
     /// Reads the value.
-    async fn read(&self, reading: &Reading) -> Result<Self::Value, Error>;
+    async fn read(&self, reading: &ReadInProgress) -> Result<Self::Value, Error>;
 
     /// Returns the size and the TTL of a value.
     fn outcome(value: &Self::Value) -> ReadOutcome;
@@ -73,7 +73,7 @@ pub(super) trait SharedRead: Clone + 'static {
 }
 
 /// A read in progress.
-pub(super) struct Reading {
+pub(super) struct ReadInProgress {
     pub(super) context: RequestContext,
     /// True if the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
@@ -83,7 +83,7 @@ pub(super) struct Reading {
     in_flight: RefCell<Option<ReplyBytes>>,
 }
 
-impl Reading {
+impl ReadInProgress {
     fn of(context: &RequestContext, is_renewal: bool, record: &Record) -> Self {
         let (context, record) = (context.clone(), record.clone());
         Self { context, is_renewal, record, rpc_calls: Cell::new(0), in_flight: RefCell::default() }
@@ -138,13 +138,13 @@ pub(super) async fn share<R: SharedRead>(
                 return value;
             }
             CacheLookup::Renew(value, lease) => {
-                let reading = Reading::of(context, true, record);
+                let reading = ReadInProgress::of(context, true, record);
                 context.runtime.wait_until(renew(read, key, lease, reading));
                 record.cache = if value.is_ok() { "HIT" } else { "" };
                 return value;
             }
             CacheLookup::Read(lease) => {
-                let reading = Reading::of(context, false, record);
+                let reading = ReadInProgress::of(context, false, record);
                 // Polled by this request, and by `waitUntil` if the client disconnects.
                 let reading = finish(read, key, lease, reading).shared();
                 context.runtime.wait_until(reading.clone().map(drop));
@@ -170,7 +170,7 @@ pub(super) async fn share<R: SharedRead>(
 }
 
 /// Reads a value again before it expires, and writes a line of its own to the log.
-async fn renew<R: SharedRead>(read: R, key: R::Key, lease: ReadLease, reading: Reading) {
+async fn renew<R: SharedRead>(read: R, key: R::Key, lease: ReadLease, reading: ReadInProgress) {
     let record = reading.record.clone();
     let (value, rpc_calls) = finish(read, key, lease, reading).await;
     let (status, error) = match &value {
@@ -185,7 +185,7 @@ async fn finish<R: SharedRead>(
     read: R,
     key: R::Key,
     lease: ReadLease,
-    reading: Reading,
+    reading: ReadInProgress,
 ) -> (Result<R::Value, Error>, u32) {
     let value = {
         let mut reads = pin!(read.read(&reading));

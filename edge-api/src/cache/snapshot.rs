@@ -30,7 +30,7 @@ use registry_core::{
 use super::{
     colo,
     context::RequestContext,
-    single_flight::{Memory, Reading, SharedRead, share},
+    single_flight::{Memory, ReadInProgress, SharedRead, share},
 };
 use crate::{
     http::Content,
@@ -105,7 +105,7 @@ impl SharedRead for ManifestRead {
         settings.rpc_timeout_seconds
     }
 
-    async fn read(&self, reading: &Reading) -> Result<Rc<KeptManifest>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<KeptManifest>, Error> {
         let (settings, now) = (reading.settings(), unix_millis());
         let millis = MANIFEST_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 3);
         let key = colo::snapshot_key(&reading.context, "manifest");
@@ -170,7 +170,7 @@ impl SharedRead for ShardRead {
         settings.rpc_timeout_seconds
     }
 
-    async fn read(&self, reading: &Reading) -> Result<Rc<Shard>, Error> {
+    async fn read(&self, reading: &ReadInProgress) -> Result<Rc<Shard>, Error> {
         let settings = reading.settings();
         let key = colo::snapshot_key(&reading.context, &self.entry.name());
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
@@ -201,7 +201,7 @@ impl SharedRead for ShardRead {
 /// Reads the manifest, or a shard, from the object. A renewal waits for a slow object, and so does a read
 /// that the chain cannot answer.
 async fn from_object(
-    reading: &Reading,
+    reading: &ReadInProgress,
     entry: Option<ShardEntry>,
     is_only_source: bool,
 ) -> Result<Vec<u8>, Error> {

@@ -34,7 +34,7 @@ use worker::{
 
 use super::{slot::StreamSlot, write};
 use crate::{
-    cache::{self, Request, RequestContext},
+    cache::{self, ApiRequest, RequestContext},
     connection::Connection,
     http::Content,
     log::Record,
@@ -57,7 +57,7 @@ pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::
 }
 
 /// Opens the stream, which begins with the piece `first`.
-pub(crate) fn open(events: Events, connection: Connection, record: Record) -> Result<ReadableStream> {
+pub(crate) fn open(events: EventsSource, connection: Connection, record: Record) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
     let writing = write_all(writer.clone(), events, record);
     super::spawn(writer, Box::pin(async move { connection.unless_closed(writing).await }));
@@ -65,7 +65,7 @@ pub(crate) fn open(events: Events, connection: Connection, record: Record) -> Re
 }
 
 /// Source of a stream: its request's context, its slot, and its first piece.
-pub(crate) struct Events {
+pub(crate) struct EventsSource {
     pub(crate) context: RequestContext,
     pub(crate) slot: StreamSlot,
     pub(crate) first: Rc<Content>,
@@ -73,7 +73,7 @@ pub(crate) struct Events {
 
 async fn write_all(
     writer: WritableStreamDefaultWriter,
-    Events { context, slot, first }: Events,
+    EventsSource { context, slot, first }: EventsSource,
     mut record: Record,
 ) -> Result<()> {
     let until = unix_millis() + u64::from(context.settings.stream_seconds) * 1_000;
@@ -102,7 +102,7 @@ async fn write_all(
             pause(interval).await;
         }
         let Some(next) = next.filter(|_| unix_millis() < until) else { return Ok(()) };
-        piece = cache::answer(&context, Request::Events(Since::Cursor(next)), &mut record).await;
+        piece = cache::answer(&context, ApiRequest::Events(Since::Cursor(next)), &mut record).await;
     }
 }
 

@@ -65,14 +65,16 @@ fn an_index_needs_its_binding_alone() {
 #[test]
 fn a_variable_of_another_type_is_refused_by_name_and_one_that_is_no_setting_is_told() {
     let check = |name: &str, kind| check_variables([(name.to_owned(), kind)].into_iter());
-    let text = || Kind::Text("1".to_owned());
+    let text = || VariableKind::Text("1".to_owned());
     assert_eq!(check("CHAIN_ID", text()), Ok(Vec::new()));
-    assert_eq!(check("RATE_COUNTERS", Kind::Binding), Ok(Vec::new()));
-    for (kind, problem) in [(Kind::Other("a boolean"), "a boolean"), (Kind::Binding, "a table or a list")] {
+    assert_eq!(check("RATE_COUNTERS", VariableKind::Binding), Ok(Vec::new()));
+    for (kind, problem) in
+        [(VariableKind::Other("a boolean"), "a boolean"), (VariableKind::Binding, "a table or a list")]
+    {
         let rule = format!("CHAIN_ID must be a text or a whole number, and is {problem}");
         assert_eq!(check("CHAIN_ID", kind), Err(Error::Misconfigured(rule)));
     }
-    for kind in [text(), Kind::Other("a boolean")] {
+    for kind in [text(), VariableKind::Other("a boolean")] {
         let warnings = check("RATE_LIMITTER", kind).unwrap();
         assert!(warnings[0].starts_with("RATE_LIMITTER is no setting"), "{warnings:?}");
     }

@@ -39,7 +39,7 @@ pub(crate) fn wallet(id: u64) -> Address {
 
 /// Agents by their ids, in 2^bits shards.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub(crate) struct ShardedRegistry {
     bits: u8,
     pub(crate) block: u64,
     /// Lead of the chain's clock over this computer's.
@@ -53,7 +53,7 @@ pub(crate) struct Registry {
     pub(crate) segment_ids: usize,
 }
 
-impl Registry {
+impl ShardedRegistry {
     pub(crate) fn new(agents: u64, bits: u8) -> Self {
         let shards = vec![(Vec::new(), 1); 1 << bits];
         let statuses = vec![Status::Active; agents as usize + 1];
@@ -180,7 +180,7 @@ fn entry_of(bits: u8, part: usize, block: u64) -> ShardEntry {
 
 /// A fault of the service, in place of an answer or before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum ServiceFault {
     Status(u16, &'static str),
     /// Each shard of a bundle is the one after it.
     Swapped,
@@ -189,19 +189,19 @@ pub(crate) enum Fault {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) registry: Registry,
+pub(crate) struct ServiceState {
+    pub(crate) registry: ShardedRegistry,
     /// Time at which manifests are confirmed; now, if not given.
     pub(crate) confirmed_at: Option<u64>,
     /// Faults of requests, by the path's beginning and the request's number among those.
-    pub(crate) faults: HashMap<(&'static str, usize), Fault>,
+    pub(crate) faults: HashMap<(&'static str, usize), ServiceFault>,
     pub(crate) asked: Vec<String>,
 }
 
 /// A service on a port of its own; dropping it closes the port.
 #[derive(Debug)]
-pub(crate) struct Service {
-    state: Arc<Mutex<State>>,
+pub(crate) struct SnapshotService {
+    state: Arc<Mutex<ServiceState>>,
     pub(crate) url: String,
     task: JoinHandle<()>,
 }
@@ -209,9 +209,9 @@ pub(crate) struct Service {
 pub(crate) const MANIFESTS: &str = "/api/v1/snapshot";
 pub(crate) const BUNDLES: &str = "/api/v1/snapshot/shards?names=";
 
-impl Service {
-    pub(crate) async fn start(registry: Registry) -> Self {
-        let state = State { registry, confirmed_at: None, faults: HashMap::new(), asked: Vec::new() };
+impl SnapshotService {
+    pub(crate) async fn start(registry: ShardedRegistry) -> Self {
+        let state = ServiceState { registry, confirmed_at: None, faults: HashMap::new(), asked: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -224,7 +224,7 @@ impl Service {
         Self { state, url, task }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap()
     }
 
@@ -238,13 +238,13 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for SnapshotService {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<ServiceState>>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -271,12 +271,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn answer(path: &str, state: &mut State) -> (u16, &'static str, Vec<u8>) {
+fn answer(path: &str, state: &mut ServiceState) -> (u16, &'static str, Vec<u8>) {
     let kind = if path == MANIFESTS { MANIFESTS } else { BUNDLES };
     let number = state.asked.iter().filter(|asked| asked.starts_with(BUNDLES) == (kind == BUNDLES)).count();
     state.asked.push(path.to_owned());
     let fault = state.faults.get(&(kind, number)).cloned();
-    if let Some(Fault::Status(status, headers)) = fault {
+    if let Some(ServiceFault::Status(status, headers)) = fault {
         return (status, headers, Vec::new());
     }
     let mut body = match path.strip_prefix(BUNDLES) {
@@ -285,7 +285,7 @@ fn answer(path: &str, state: &mut State) -> (u16, &'static str, Vec<u8>) {
             let entries = parse_bundle_names(names).unwrap();
             assert!(entries.len() <= BUNDLE_MAX);
             let mut shards: Vec<_> = entries.iter().map(|entry| state.registry.shard(*entry)).collect();
-            if fault == Some(Fault::Swapped) {
+            if fault == Some(ServiceFault::Swapped) {
                 shards.rotate_left(1);
             }
             let mut bundle = Bundle::default();
@@ -293,7 +293,7 @@ fn answer(path: &str, state: &mut State) -> (u16, &'static str, Vec<u8>) {
             bundle.into_bytes()
         }
     };
-    if fault == Some(Fault::Flipped) {
+    if fault == Some(ServiceFault::Flipped) {
         let middle = body.len() / 2;
         body[middle] ^= 1;
     }
