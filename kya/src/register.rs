@@ -40,7 +40,7 @@ pub struct Register {
     /// The agent's own wallet, where it is not the key's.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     wallet: Option<Address>,
-    /// What the agent does, in a sentence.
+    /// The purpose of the agent, in a sentence.
     #[arg(long, value_name = "TEXT")]
     scope: String,
     /// The agent's constitution. The Keccak-256 of its bytes goes to the registry: keep the file.
