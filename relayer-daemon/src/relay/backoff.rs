@@ -41,7 +41,7 @@ struct Failing {
 }
 
 impl SharedBackoff {
-    /// Lets a relay go on: all while nothing fails, and else one after each backoff.
+    /// Lets every relay go on while nothing fails, and otherwise one after each backoff.
     ///
     /// # Errors
     /// The failure, and the time to wait.
@@ -58,7 +58,7 @@ impl SharedBackoff {
         }
     }
 
-    /// Notes a failure. Those of relays that went on together count once.
+    /// Notes a failure. Failures of relays that went on together count once.
     pub(super) fn failed(&self, step: RelayStep, failure: Failure) {
         let mut failing = self.lock();
         let pause = match &*failing {

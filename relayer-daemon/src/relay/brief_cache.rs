@@ -35,7 +35,7 @@ impl<K, V> Default for BriefCache<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
-    /// The answer for `key`: cached, coalesced with a call in flight, or the result of `ask`.
+    /// Returns the answer for `key`: cached, coalesced with a call in flight, or the result of `ask`.
     pub async fn get(&self, key: K, ask: impl Future<Output = Result<V, Failure>>) -> Result<V, Failure> {
         let answer = self.answer(key, Instant::now());
         answer.get_or_init(|| ask).await.clone()

@@ -8,7 +8,7 @@ const CONCURRENT_CHECKS: usize = 16;
 /// Additional concurrent checks for each account: a block makes room for as many relays.
 const CHECKS_OF_ACCOUNT: usize = 16;
 
-/// The permits.
+/// Permits for concurrent checks.
 #[derive(Debug)]
 pub struct CheckPermits {
     all: Semaphore,
@@ -23,14 +23,14 @@ pub struct CheckPermit<'a> {
 }
 
 impl CheckPermits {
-    /// Those of a daemon with so many accounts.
+    /// Creates the permits of a daemon with this number of accounts.
     pub fn for_accounts(accounts: usize) -> Self {
         let count = CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT));
         Self { all: Semaphore::new(count), without_key: Semaphore::new(count.div_ceil(2)) }
     }
 
-    /// Waits for a permit; with `is_shared`, for one of those that relays without a key share. `None` once
-    /// there are none any more.
+    /// Waits for a permit; with `is_shared`, for one of those that relays without a key share. Returns `None`
+    /// once the semaphores are closed.
     pub(super) async fn acquire(&self, is_shared: bool) -> Option<CheckPermit<'_>> {
         let without_key = if is_shared { Some(self.without_key.acquire().await.ok()?) } else { None };
         Some(CheckPermit { _of_all: self.all.acquire().await.ok()?, _without_key: without_key })

@@ -39,8 +39,8 @@ pub(super) enum CheckError {
     Unavailable(Failure),
     /// Another daemon of the fleet runs it.
     Elsewhere,
-    /// Another daemon's account is to send it, or it waits until an account is uncordoned, or another daemon
-    /// runs what comes before it, and this one drains.
+    /// Another daemon's account is to send it, it waits until an account is uncordoned, or this daemon drains
+    /// while another one runs what comes before it.
     NotHere,
     /// It is not in the store any more, as after a failover that lost commits.
     Lost,
@@ -86,10 +86,10 @@ struct Prices {
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
-    /// next request; [`super::queue`] decides what it waits for.
+    /// Checks balance, verification, simulation and budget. Each pass of the loop is one attempt to be the
+    /// signer's next request; [`super::queue`] decides what it waits for.
     ///
-    /// The permit is to be held while all pools are full, so that no more is checked than will soon be sent.
+    /// The caller holds the permit while all pools are full, so that only what is soon sent is checked.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, CheckPermit<'_>), CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
@@ -137,15 +137,15 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// The budget and its shares, by the policy in force.
+    /// Returns the budget and its shares, by the policy in force.
     fn allowance(&self) -> Allowance {
         let mut allowance = self.terms.allowance;
         allowance.shares.without_key = self.policy.current().without_key_share();
         allowance
     }
 
-    /// What is known of a relay, and why not if nothing is left of the budget or a share for it, before it
-    /// costs a call or a write.
+    /// Looks up what the store knows of a relay, and whether the budget and its shares leave anything for it,
+    /// before it costs a call or a write.
     pub(super) async fn look_up(
         &self,
         relay: &NewRelay,
@@ -175,8 +175,8 @@ impl<C: ChainNode> Relayer<C> {
         Ok(Prices { fees, l1_fee_wei, head: market.head, account })
     }
 
-    /// The account that would get the relay now. What it holds is read; if another one is the next after
-    /// that, because this one is empty or not the richest any more, that one's balance is read as well.
+    /// Returns the account that would get the relay now, after reading its balance. If another one is the
+    /// next after that, because this one is empty or no longer the richest, reads that one's balance as well.
     async fn funded_account(&self) -> Result<Address, CheckError> {
         let mut read = BTreeSet::new();
         while let Some(sender) = self.accounts.next() {
@@ -211,7 +211,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// The highest L1 data fee to expect: a quarter is added, since it moves with L1's market.
+    /// Returns the highest L1 data fee to expect, wei: a quarter is added, since it moves with L1's market.
     async fn l1_fee(&self, relay: &NewRelay, gas_limit: u64, fees: Fees) -> Result<u128, CheckError> {
         if !self.terms.has_l1_fee {
             return Ok(0);
@@ -220,7 +220,7 @@ impl<C: ChainNode> Relayer<C> {
         Ok(fee.saturating_add(fee.div_ceil(4)))
     }
 
-    /// The gas that the relay may use when it is mined.
+    /// Simulates the relay, and returns the gas that it may use when it is mined.
     async fn simulate(&self, account: Address, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
         match self.chain.simulate(account, calldata, gas_limit).await {
             Ok(SimulationResult::Success { gas_used }) => {

@@ -1,8 +1,8 @@
 //! The pipeline's part in a fleet: relays that other daemons run, and limits that all daemons charge.
 //!
-//! A relay is run by the daemon that accepted it, as long as that lives and
-//! [carries](crate::sender::carrier) relays. Every daemon that a client of the relay has come to follows it in
-//! the store. Where another daemon carries relays they are handed over.
+//! A relay is run by the daemon that accepted it, as long as that lives and [carries](crate::sender::carrier)
+//! relays. Every daemon that a client of the relay has come to follows it in the store. Where another daemon
+//! carries relays they are handed over.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// Interval at which the store is asked for relays that other daemons have ended.
 const FOLLOW: Duration = Duration::from_millis(250);
-/// One look in so many is made although this daemon runs all that it has in flight.
+/// Number of looks of which one is made although this daemon runs all that it has in flight.
 const RARELY: u64 = 8;
 
 /// Time at which this daemon last gave a relay away; `None` until then.
@@ -39,8 +39,8 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Gives a relay that was not sent to whichever daemon can send it, and follows it. Returns whether that
-    /// is done.
+    /// Gives a relay that was not sent to a daemon that can send it, and follows it. Returns whether that is
+    /// done.
     pub async fn hand_over(&self, id: B256) -> bool {
         let now = self.clock.now();
         match self.store.run(move |store| store.hand_over(id, now)).await {
@@ -64,30 +64,30 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Whether this daemon drains and another one of the fleet lives, as it may where that is not known: that
-    /// one waits with relays that no account takes now.
+    /// Returns whether this daemon drains while another one lives, as is assumed if the store does not
+    /// answer: the other one waits with relays that no account takes now.
     pub async fn drains_beside_others(&self) -> bool {
         let drains = *self.draining.borrow();
         let others = |store: &Store| Ok(store.fleet()?.daemons > 1);
         drains && self.store.is_shared() && self.store.run(others).await.unwrap_or(true)
     }
 
-    /// Whether a relay waits for one that another daemon runs, and this one drains: that one may wait for an
-    /// account that is free only once the drain has ended.
+    /// Returns whether this daemon drains while a relay waits for one that another daemon runs: that one may
+    /// wait for an account that is free only once the drain has ended.
     pub(super) fn leaves_with_predecessor(&self, id: B256) -> bool {
         *self.draining.borrow() && self.inflight.waits_for_another_daemon(id)
     }
 
-    /// Hands such a relay over, unless this daemon is alone: then it takes what comes before it. Returns
-    /// whether that is done.
+    /// Hands over a relay that leaves with its predecessor, unless this daemon is alone, which then takes the
+    /// predecessor. Returns whether the relay was handed over.
     pub(super) async fn follows_predecessor(&self, id: B256) -> bool {
         self.leaves_with_predecessor(id) && self.drains_beside_others().await && self.hand_over(id).await
     }
 
-    /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an
-    /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So
-    /// end those that the store has lost. What this daemon itself ends is in the store a moment before it is
-    /// ended here: it is left alone when it is seen for the first time. `seen` are those of the last look.
+    /// Ends the relays that other daemons have ended: those they run, and those of this daemon that another
+    /// one's account has carried out, as after a reorg that undid both transactions of a relay. Ends those
+    /// that the store has lost, too. What this daemon itself ends is in the store a moment earlier: it is
+    /// left alone when it is first seen there. `seen` are those of the last look.
     async fn look_at_ended(&self, round: u64, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
         let stored = self.inflight.stored();
         if stored.is_empty() {
@@ -115,7 +115,7 @@ impl<C: ChainNode> Relayer<C> {
         Ok(())
     }
 
-    /// Tells the clients of relays that the operator has cancelled, where the store has their end.
+    /// Tells the clients of relays that the operator has cancelled, once the store has the outcome.
     pub async fn tell_cancelled(&self) -> Result<(), StoreError> {
         let orders = self.orders.current();
         let told = orders.cancelled.iter().copied().filter(|id| self.inflight.age(*id).is_some());
@@ -134,7 +134,7 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.finish(id, outcome);
     }
 
-    /// Charges a party of this name one request, over the fleet. Without one it is charged already.
+    /// Charges one request to the party of this name, over the fleet. Outside a fleet it is charged already.
     pub(super) async fn charge_fleet(
         &self,
         party: impl FnOnce() -> String,

@@ -31,18 +31,18 @@ pub enum RegistryFunction {
     RevokeAgent,
     /// Regulator: ends a suspension.
     ReactivateAgent,
-    /// Owner: how long an attestation lasts.
+    /// Owner: sets how long an attestation lasts.
     SetAttestationGracePeriod,
     /// Owner: names or dismisses a regulator.
     SetRegulator,
 }
 
-/// The first four bytes of a call's data, and whether data is the ABI's own encoding of the call: nothing after
-/// the arguments, which would be paid for as calldata without being of use, and no other spelling of them.
+/// The selector of a call, and whether data is the ABI's own encoding of it: nothing after the arguments,
+/// which would be paid for as calldata without being of use, and no other spelling of them.
 type Call = ([u8; 4], fn(&[u8]) -> bool);
 
 impl RegistryFunction {
-    /// All of them.
+    /// All functions.
     pub const ALL: &[Self] = Self::VARIANTS;
 
     const fn call(self) -> Call {
@@ -62,7 +62,7 @@ impl RegistryFunction {
         }
     }
 
-    /// The first four bytes of a call's data.
+    /// Returns the first four bytes of a call's data.
     pub const fn selector(self) -> [u8; 4] {
         self.call().0
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use alloy::primitives::{Address, B256, U256};
 
-    /// A call of each function.
+    /// Returns a call of each function.
     fn calls() -> [Vec<u8>; 9] {
         use IAgentRegistry::*;
         let (id, text, wallet) = (U256::from(1), || "a text".to_owned(), Address::repeat_byte(1));

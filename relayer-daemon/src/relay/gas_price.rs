@@ -20,7 +20,7 @@ impl GasPrice {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), wei));
     }
 
-    /// The price offered in the last minute, wei; 0 if there was none.
+    /// Returns the price offered in the last minute, wei; 0 if there was none.
     pub fn recent(&self) -> u128 {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.filter(|(at, _)| at.elapsed() < FRESH).map_or(0, |(_, wei)| wei)

@@ -1,5 +1,5 @@
-//! What becomes of the transactions that were given up, as an operator's `abandon` does: until that is known
-//! their relay is not called dropped.
+//! Relays with transactions that were given up, as by an operator's `abandon`: until it is known what these
+//! still do the relay is not called dropped.
 
 use std::time::Duration;
 
@@ -13,41 +13,41 @@ use crate::{
     store::{NonceAssignment, Store},
 };
 
-/// The longest pause before such a relay is looked at again.
+/// Longest pause before a relay with a transaction that was given up is looked at again.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// How long a relay waits for such a transaction to be mined: as long as its account's sender looks it up.
+/// Time that a relay waits for such a transaction to be mined: as long as its account's sender looks it up.
 const UNTIL_MINED: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long it waits for a receipt that may be late.
+/// Time that a relay waits for a receipt that may be late.
 const UNTIL_FOUND: Duration = Duration::from_secs(600);
-/// How long it waits, where the receipt is there, for the account's sender to settle it, if there is one.
+/// Time that a relay waits, once the receipt is there, for the account's sender, if any, to settle it.
 const UNTIL_SETTLED: Duration = Duration::from_secs(60);
 
-/// What a transaction that was given up may still do.
+/// Effect that a transaction that was given up may still have on its relay.
 #[derive(Debug)]
 enum Fate {
-    /// It can never execute the relay.
+    /// The transaction can never execute the relay.
     Dead,
-    /// It may execute it, or has done so; the relay waits for so long.
+    /// The transaction may execute the relay, or has done so; the relay waits this long.
     Open(Duration),
-    /// It has executed it.
+    /// The transaction has executed the relay.
     Executed(RelayOutcome),
-    /// It may execute it, and what had used the request is undone by a reorganisation.
+    /// The transaction may execute the relay, and a reorganisation has undone what had used the request.
     Unused,
 }
 
-/// How a relay that is about to be dropped ends.
+/// Decision about a relay that is about to be dropped.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// It waits.
+    /// The relay waits.
     Open,
-    /// It is checked anew: the reason is gone.
+    /// The relay is checked anew: the reason to drop it is gone.
     Anew,
-    /// With this outcome.
+    /// The relay ends with this outcome.
     Known(RelayOutcome),
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// How a relay ends that is about to be dropped. `None` where [`retry`](Self::retry) ends.
+    /// Decides how a relay that is about to be dropped ends. `None` where [`retry`](Self::retry) ends.
     pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<Ending> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
         let (mut waits, waited) = (Duration::ZERO, self.inflight.patience(id, Patience::refused));
@@ -68,7 +68,7 @@ impl<C: ChainNode> Relayer<C> {
         Some(if waited < waits { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
     }
 
-    /// What a nonce's transactions may still do to its relay, which would be dropped for this reason.
+    /// Returns what a nonce's transactions may still do to its relay, about to be dropped for this reason.
     async fn fate(
         &self,
         account: Address,
@@ -77,7 +77,7 @@ impl<C: ChainNode> Relayer<C> {
     ) -> Result<Fate, RpcError> {
         let Some(relay) = assignment.relay else { return Ok(Fate::Dead) };
         let view = self.chain.account_view(account, Some(relay.signer)).await?;
-        // In one block's state: where one of the nonces is used and the other is not, it was another transaction.
+        // In one block's state: if only one of the nonces is used, another transaction used it.
         Ok(match (view.mined_nonce > assignment.nonce, view.has_used(relay.forward_nonce)) {
             (true, false) | (false, true) => Fate::Dead,
             (false, false) => match reason {
@@ -99,8 +99,8 @@ impl<C: ChainNode> Relayer<C> {
     }
 }
 
-/// The pause before such a relay is looked at again: as long again as it has waited. And whether it is checked
-/// anew then, as another transaction might execute it.
+/// Returns the pause before a waiting relay is looked at again, which is as long as it has waited, and
+/// whether it is checked anew then, as another transaction might execute it.
 pub(super) fn pause_after(reason: ErrorCode, waited: Duration) -> (Duration, bool) {
     let pause = waited.clamp(FIRST_PAUSE, LONGEST_LOOK);
     match reason {

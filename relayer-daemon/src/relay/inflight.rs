@@ -51,7 +51,7 @@ struct Entry {
     patience: Patience,
     runner: Runner,
     /// True if it has the turn, as nothing came before it when it last looked: it is checked, or has been
-    /// sent. Of those with one nonce one has the turn at a time.
+    /// sent. Of relays with one nonce, one has the turn at a time.
     has_turn: bool,
     /// True if it came without an API key.
     without_key: bool,
@@ -76,7 +76,7 @@ impl Entry {
 #[derive(Debug, Default)]
 struct Inner {
     relays: HashMap<B256, Entry>,
-    /// By nonce, then in order of arrival.
+    /// Relays of each signer by nonce, then in order of arrival.
     signers: HashMap<Address, BTreeMap<U256, Vec<B256>>>,
     /// The number of relays that came without an API key.
     without_key: usize,
@@ -111,7 +111,7 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// Room for `limit` relays.
+    /// Creates room for `limit` relays.
     pub fn new(limit: usize) -> Self {
         Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
     }
@@ -156,9 +156,9 @@ impl Inflight {
         InflightStart::New(waiting)
     }
 
-    /// Adds a relay that the store has and this daemon runs, unless it is here. Bounded by what is claimed:
-    /// it must have its place in the order, and be waited for. One that came without an API key takes a place
-    /// of these.
+    /// Adds a relay that the store has and this daemon runs, unless it is in flight here. No limit applies:
+    /// claims are bounded, and the relay must have its place in the order and be waited for. One without an
+    /// API key counts as such.
     pub fn run_stored(&self, id: B256, signer: Address, nonce: U256, without_key: bool) {
         let mut inner = self.lock();
         let is_new = !inner.relays.contains_key(&id);
@@ -177,7 +177,7 @@ impl Inflight {
         }
     }
 
-    /// The places for relays of the store: those that are free, and those of other daemons' relays.
+    /// Returns the places for relays of the store: those that are free, and those of other daemons' relays.
     pub fn room(&self) -> Room {
         let inner = self.lock();
         let elsewhere = inner.relays.iter().filter(|(_, entry)| entry.runner == Runner::Elsewhere);
@@ -195,8 +195,8 @@ impl Inflight {
     }
 
     /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce
-    /// after it. Those not known here are run by other daemons, or by none yet, and bounded like these: they have
-    /// places also where all are taken here, so that what they come before does not end without them.
+    /// after it. Relays not known here are run by other daemons, or by none yet, and bounded there: they get
+    /// places even if all are taken here, so that what comes after them does not end without them.
     ///
     /// In a fleet the order is the store's. The order of arrival differs between daemons, so that two relays
     /// could wait for one another.
@@ -239,31 +239,31 @@ impl Inflight {
         }
     }
 
-    /// The relays that are in the store, each with whether this daemon runs it.
+    /// Returns the relays that are in the store, each with whether this daemon runs it.
     pub fn stored(&self) -> Vec<(B256, bool)> {
         let inner = self.lock();
         let stored = inner.relays.iter().filter(|(_, entry)| entry.runner != Runner::Admission);
         stored.map(|(id, entry)| (*id, entry.runner == Runner::Here)).collect()
     }
 
-    /// The relays that this daemon runs or admits.
+    /// Returns the relays that this daemon runs or admits.
     pub fn run_here(&self) -> HashSet<B256> {
         let inner = self.lock();
         let here = inner.relays.iter().filter(|(_, entry)| entry.runner != Runner::Elsewhere);
         here.map(|(id, _)| *id).collect()
     }
 
-    /// The signer of a relay in flight.
+    /// Returns the signer of a relay in flight.
     pub fn signer(&self, id: B256) -> Option<Address> {
         self.lock().relays.get(&id).map(|entry| entry.signer)
     }
 
-    /// The time that a relay has been in flight.
+    /// Returns the time that a relay has been in flight.
     pub fn age(&self, id: B256) -> Option<Duration> {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
 
-    /// What `change` makes of a relay's patience; the default where it is not in flight.
+    /// Applies `change` to a relay's patience and returns the result; the default if it is not in flight.
     pub(super) fn patience<T: Default>(&self, id: B256, change: impl FnOnce(&mut Patience) -> T) -> T {
         self.lock().relays.get_mut(&id).map(|entry| change(&mut entry.patience)).unwrap_or_default()
     }
@@ -286,13 +286,13 @@ impl Inflight {
         entry.outcome.send_replace(Some(outcome));
     }
 
-    /// The relay to wait for: one with the same nonce that has the turn or comes before this one, else one
-    /// with the nonce before.
+    /// Returns the relay to wait for: one with the same nonce that has the turn or comes before this one,
+    /// else one with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
         self.lock().predecessor(id).map(|(_, before)| before.outcome.subscribe())
     }
 
-    /// Whether any of the relays that come before this one is another daemon's to run.
+    /// Returns whether another daemon runs any of the relays that come before this one.
     pub fn waits_for_another_daemon(&self, id: B256) -> bool {
         let inner = self.lock();
         // Bounded: one that has the turn may come after what waits for it.
@@ -317,8 +317,8 @@ impl Inflight {
         }
     }
 
-    /// The nonce of `signer`'s next request if everything in flight succeeds, here and with these nonces at
-    /// other daemons, from its nonce on chain.
+    /// Returns the nonce of `signer`'s next request, from its nonce on chain, if all relays in flight
+    /// succeed: those here, and those with the nonces `elsewhere` at other daemons.
     pub fn next_nonce(&self, signer: Address, on_chain: U256, elsewhere: &BTreeSet<U256>) -> U256 {
         let inner = self.lock();
         let nonces = inner.signers.get(&signer);
@@ -329,12 +329,12 @@ impl Inflight {
         next
     }
 
-    /// Changes whenever a relay arrives.
+    /// Subscribes to a counter that changes whenever a relay arrives.
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
     }
 
-    /// The number of relays in flight.
+    /// Returns the number of relays in flight.
     pub fn len(&self) -> usize {
         self.lock().relays.len()
     }

@@ -69,7 +69,7 @@ use crate::{
     },
 };
 
-/// What is asked of requests, and what they may cost.
+/// Rules for requests, and limits on their cost.
 #[derive(Debug)]
 pub struct Terms {
     /// The core's rules.
@@ -161,8 +161,8 @@ pub struct AcceptedRelay {
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// The checks that need no chain, in the documented order. A relay that passes is stored and started.
-    /// `authorization` is the request's header of this name.
+    /// Runs the checks that need no chain, in the documented order. A relay that passes is stored and
+    /// started. `authorization` is the request's header of this name.
     pub async fn accept(
         self: &Arc<Self>,
         body: &[u8],
@@ -407,7 +407,7 @@ impl<C: ChainNode> Relayer<C> {
         self.drop_relay(relay.id, failure).await;
     }
 
-    /// Waits for a relay that an account of this daemon has in flight.
+    /// Adds a relay that an account of this daemon has in flight, so that others can wait for it.
     pub fn takes_over(&self, relay: &RelayTerms) {
         self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.without_key);
     }
@@ -464,7 +464,7 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.finish(id, outcome);
     }
 
-    /// An account's balance in wei, at most a second old. Its sender, if it has one here, learns of it.
+    /// Returns an account's balance in wei, at most a second old, and notes a new one at its sender here.
     pub async fn balance(&self, account: Address, sender: Option<&Arc<Sender<C>>>) -> Result<u128, Failure> {
         let ask = async {
             let balance = self.chain.balance(account).await?;
@@ -476,7 +476,7 @@ impl<C: ChainNode> Relayer<C> {
         self.reads.balances.get(account, ask).await
     }
 
-    /// A signer's nonce on chain, at most a second old, and the nonce of its next request.
+    /// Returns a signer's nonce on chain, at most a second old, and the nonce of its next request.
     pub async fn nonces(&self, signer: Address) -> Result<(U256, U256), Failure> {
         let ask = async { Ok(self.chain.forwarder_nonce(signer).await?) };
         let on_chain = self.reads.forwarder_nonces.get(signer, ask).await?;
@@ -489,7 +489,7 @@ impl<C: ChainNode> Relayer<C> {
     }
 }
 
-/// The answer to a request whose relay has ended for good.
+/// Returns the answer to a request for a relay that has ended for good.
 fn finished_before(outcome: &RelayOutcome) -> Failure {
     Failure::of(if outcome.is_cancelled() { ErrorCode::Cancelled } else { ErrorCode::AlreadyRelayed })
 }

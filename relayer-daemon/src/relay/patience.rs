@@ -1,4 +1,4 @@
-//! How long a relay has not got on, and why.
+//! The times for which a relay has been held up, by cause.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::backoff::RelayStep;
 
-/// Since when a relay does not get on.
+/// Times since which a relay has been held up, by cause.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     /// The step that transient failures block, and the time of the first one.
@@ -18,34 +18,34 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// After a transient failure of a step: for how long such failures have blocked the relay.
+    /// Notes a transient failure of a step, and returns how long such failures have blocked the relay.
     pub(super) fn blocked(&mut self, step: RelayStep) -> Duration {
         self.blocked_since.get_or_insert_with(|| (step, Instant::now())).1.elapsed()
     }
 
-    /// After the relay got beyond a step: failures of this one and of earlier ones block it no more.
+    /// Notes that the relay got beyond a step: failures of this one and of earlier ones no longer block it.
     pub(super) fn passed(&mut self, step: RelayStep) {
         self.blocked_since = self.blocked_since.filter(|(blocked, _)| *blocked > step);
     }
 
-    /// After other daemons had the relay, maybe for long. Failures to send still count: they bring it from one
-    /// daemon to the other and back.
+    /// Notes that other daemons had the relay, maybe for long. Failures to send still count: they bring it
+    /// from one daemon to the other and back.
     pub(super) fn returned(&mut self) {
         self.passed(RelayStep::Check);
         self.refused_since = None;
     }
 
-    /// After no account could pay for the relay: for how long none could.
+    /// Notes that no account can pay for the relay, and returns how long none could.
     pub(super) fn unpaid(&mut self) -> Duration {
         self.unpaid_since.get_or_insert_with(Instant::now).elapsed()
     }
 
-    /// After an account took the relay.
+    /// Notes that an account took the relay.
     pub(super) fn placed(&mut self) {
         self.unpaid_since = None;
     }
 
-    /// After a reason to drop the relay: for how long there has been one.
+    /// Notes a reason to drop the relay, and returns how long there has been one.
     pub(super) fn refused(&mut self) -> Duration {
         self.refused_since.get_or_insert_with(Instant::now).elapsed()
     }

@@ -28,8 +28,8 @@ const FARTHEST: u64 = 64;
 /// A relay's position in its signer's queue.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
-    /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy
-    /// daemon may take longer than that for the read.
+    /// Time until which the predecessor may arrive, counted from the first read of the chain that lacks it: a
+    /// busy daemon may take longer than that for the read.
     arrival_deadline: Option<Instant>,
     /// Time at which the predecessor used its nonce, if it did.
     followed: Option<Instant>,
@@ -42,8 +42,8 @@ impl QueuePosition {
         Self { arrival_deadline: None, followed: None, orphaned: false }
     }
 
-    /// Waits until nothing in flight comes before this relay, and takes the turn. Returns `false` if it has
-    /// not, as it no more `stays` at this daemon. `look` adds what comes before it at other daemons.
+    /// Waits until nothing in flight comes before this relay, and takes the turn. Returns `false` without the
+    /// turn if the relay no longer `stays` at this daemon. `look` adds what comes before it at other daemons.
     pub(super) async fn wait_for_predecessor<'a>(
         &mut self,
         inflight: &Inflight,
@@ -68,7 +68,7 @@ impl QueuePosition {
         true
     }
 
-    /// Called after the chain has refused the request. Returns `true` once it may have become valid, because
+    /// Waits after the chain has refused the request. Returns `true` once it may have become valid, because
     /// its predecessor arrived or the node caught up; `false` if it never will. `look` adds predecessors that
     /// have arrived at other daemons.
     pub(super) async fn becomes_valid<'a>(

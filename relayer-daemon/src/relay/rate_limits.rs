@@ -25,12 +25,12 @@ pub struct RateLimit<K: Hash + Eq + Clone> {
 }
 
 impl<K: Hash + Eq + Clone> RateLimit<K> {
-    /// `count` an hour; 0 switches the limit off.
+    /// Allows `count` an hour; 0 switches the limit off.
     pub fn per_hour(count: u32) -> Self {
         Self::new(count, Quota::per_hour)
     }
 
-    /// `count` a minute; 0 switches the limit off.
+    /// Allows `count` a minute; 0 switches the limit off.
     pub fn per_minute(count: u32) -> Self {
         Self::new(count, Quota::per_minute)
     }
@@ -42,7 +42,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
         Self { count, limiter, clock }
     }
 
-    /// The limit's number, for messages.
+    /// Returns the limit's number, for messages.
     pub const fn count(&self) -> u32 {
         self.count
     }
@@ -68,7 +68,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     }
 }
 
-/// A network's limit in those of a client.
+/// Multiple of a client's limit that its network has.
 const OF_NETWORK: u32 = 8;
 
 /// A limit per client, an IPv4 address or an IPv6 /64, with one for its network, an IPv4 /24 or an IPv6 /48.
@@ -83,7 +83,7 @@ impl ClientLimit {
         Self { client: limit(count), network: limit(count.saturating_mul(OF_NETWORK)) }
     }
 
-    /// A client's limit, for messages.
+    /// Returns a client's limit, for messages.
     pub const fn count(&self) -> u32 {
         self.client.count()
     }
@@ -117,7 +117,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Limits per hour, and of reads and polls per minute; 0 switches one off.
+    /// Creates the limits: per hour, and of reads and polls per minute; 0 switches one off.
     pub fn new(per_ip: u32, per_signer: u32, reads: u32, polls: u32) -> Self {
         Self {
             per_ip: ClientLimit::new(per_ip, RateLimit::per_hour),
@@ -127,7 +127,7 @@ impl RateLimits {
         }
     }
 
-    /// See [`RateLimit::forget_idle`].
+    /// Removes idle keys, as [`RateLimit::forget_idle`] does.
     pub fn forget_idle(&self) {
         self.per_ip.forget_idle();
         self.per_signer.forget_idle();

@@ -1,4 +1,4 @@
-//! Trying again: what the store refuses now it may take in a moment.
+//! Retries: what the store refuses now it may take in a moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,8 +69,8 @@ impl<C: ChainNode> Relayer<C> {
         self.run_again(relay);
     }
 
-    /// Whether a relay that no account here can pay for waits on: it reserves its share of the budget, and is
-    /// simulated again and again.
+    /// Returns whether a relay that no account here can pay for waits on. That is bounded, since it reserves
+    /// its share of the budget and is simulated again and again.
     pub(super) fn awaits_funds(&self, id: B256) -> bool {
         self.inflight.patience(id, Patience::unpaid) < self.terms.patience
     }
@@ -114,7 +114,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted, retried until the store answers. `None` if it is lost, or at shutdown.
+    /// Reads a relay as it was accepted. Returns `None` where [`retry`](Self::retry) does.
     pub(super) async fn accepted(&self, id: B256) -> Option<NewRelay> {
         let stored = move |store: &Store| store.accepted(id)?.ok_or(StoreError::Missing("relay"));
         self.retry(id, "journal not read", stored).await
@@ -127,8 +127,8 @@ impl<C: ChainNode> Relayer<C> {
         self.finished(id, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::StoreUnavailable) });
     }
 
-    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, where
-    /// another daemon runs the relay by now, and where the store has lost it.
+    /// Retries a store operation until it succeeds, with exponential backoff. Returns `None` at shutdown, if
+    /// another daemon runs the relay by now, or if the store has lost it.
     pub(super) async fn retry<T: Send + 'static>(
         &self,
         id: B256,
@@ -162,7 +162,7 @@ impl<C: ChainNode> Relayer<C> {
         goes_on
     }
 
-    /// Waits. Returns `false` at shutdown.
+    /// Waits for `duration`. Returns `false` at shutdown.
     pub(super) async fn sleep(&self, duration: Duration) -> bool {
         let mut stopping = self.stopping.clone();
         unless_stopped(&mut stopping, tokio::time::sleep(duration)).await.is_some()

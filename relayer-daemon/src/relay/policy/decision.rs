@@ -27,7 +27,7 @@ const LARGEST_ANSWER: usize = 4 * 1024;
 /// The longest message of a denial, characters.
 const LONGEST_MESSAGE: usize = 200;
 
-/// The client that asks.
+/// HTTP client that asks the decision webhook.
 #[derive(Debug, Clone)]
 pub struct DecisionClient(Client);
 
@@ -101,10 +101,10 @@ impl From<reqwest::Error> for Undecided {
 }
 
 impl DecisionClient {
-    /// A client; it opens no connection yet.
+    /// Creates a client; it opens no connection yet.
     ///
     /// # Errors
-    /// If no HTTP client can be built.
+    /// Fails if no HTTP client can be built.
     pub fn new() -> Result<Self, reqwest::Error> {
         // A proxy from the environment, or a redirect's target, would see what is signed for.
         let builder = Client::builder().timeout(TIMEOUT).redirect(redirect::Policy::none()).no_proxy();
@@ -171,7 +171,7 @@ impl DecisionClient {
     }
 }
 
-/// The decision that an answer means for a request, with its label in the metrics.
+/// Returns the decision that an answer means for a request, with its label in the metrics.
 fn judge(answer: Answer, request: &ForwardRequest) -> (&'static str, Result<(), Failure>) {
     match (answer.decision, answer.max_gas) {
         (Decision::Deny, _) => {

@@ -24,7 +24,7 @@ use crate::{
     signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret, WebhookSecrets, short_hash},
 };
 
-/// Percent for all requests without a key together, once there are keys.
+/// Default share of all requests without a key together, once there are keys, percent.
 const WITHOUT_KEY_SHARE: u8 = 50;
 /// The longest name of a key.
 const LONGEST_NAME: usize = 64;
@@ -39,7 +39,7 @@ pub struct WebhookTarget {
 }
 
 impl fmt::Debug for WebhookTarget {
-    /// Neither the secret nor the URL, which may hold a token.
+    /// Shows neither the secret nor the URL, which may hold a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebhookTarget")
     }
@@ -71,7 +71,7 @@ struct KeyTable {
     signers: Signers,
     #[serde(default)]
     functions: Option<Vec<String>>,
-    /// 0, the default: no limit.
+    /// Requests per hour; 0, the default, is no limit.
     #[serde(default)]
     requests_per_hour: u32,
     #[serde(default)]

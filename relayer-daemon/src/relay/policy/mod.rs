@@ -45,9 +45,9 @@ pub struct PolicyError {
 /// The rule for requests without an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutKey {
-    /// All of them, within the daemon's limits.
+    /// All of them are taken, within the daemon's limits.
     Limits,
-    /// None.
+    /// None is taken.
     Off,
 }
 
@@ -58,7 +58,7 @@ pub struct ApiKey {
     pub name: String,
     /// The hashes of the key; several while it is exchanged.
     hashes: Vec<KeyHash>,
-    /// `None` for any signer.
+    /// Signers that the key sponsors; `None` for any.
     signers: Option<HashSet<Address>>,
     functions: RelayedFunctions,
     /// Requests per hour.
@@ -74,7 +74,7 @@ pub struct ApiKey {
 pub struct Policy {
     /// The hash of the file and the secrets.
     hash: String,
-    /// Without a file, keys mean nothing.
+    /// False without a file: keys mean nothing then.
     from_file: bool,
     without_key: WithoutKey,
     /// Percent of budget and queue for all requests without a key together.
@@ -86,7 +86,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy without a file: all requests, within the daemon's limits.
+    /// Returns the policy without a file: all requests, within the daemon's limits.
     pub fn open() -> Self {
         Self {
             hash: short_hash(&[]),
@@ -99,12 +99,12 @@ impl Policy {
         }
     }
 
-    /// The hash of the file and of the secrets that it names: daemons with the same one sponsor the same.
+    /// Returns the hash of the file and of its secrets: daemons with the same one sponsor the same.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The API key of a request by its `Authorization` header; `None` where requests without a key are taken.
+    /// Finds a request's API key by its `Authorization` header; `None` without one, or if keys mean nothing.
     ///
     /// # Errors
     /// 401 `API_KEY_REQUIRED`, `API_KEY_INVALID`.
@@ -122,7 +122,7 @@ impl Policy {
         }
     }
 
-    /// Every hash is compared, each in constant time.
+    /// Finds the key with this text. Every hash is compared, each in constant time.
     fn find(&self, presented: &str) -> Option<Arc<ApiKey>> {
         let presented = KeyHash::of(presented);
         self.keys.iter().fold(None, |found, key| key.has(&presented).then(|| Arc::clone(key)).or(found))
@@ -143,18 +143,18 @@ impl Policy {
         key.functions.check(&request.data).map_err(|_| Failure::of(ErrorCode::FunctionNotSponsored))
     }
 
-    /// Percent of the budget, of the queue and of the waiting connections that all requests without a key may
-    /// use together; 100 where no request can have a key.
+    /// Returns the percent of the budget, of the queue and of the waiting connections that all requests
+    /// without a key may use together; 100 where no request can have a key.
     pub const fn without_key_share(&self) -> u8 {
         self.without_key_share
     }
 
-    /// The webhooks of keys, each with its key's name.
+    /// Returns the webhooks of keys, each with its key's name.
     pub fn webhooks(&self) -> impl Iterator<Item = (&str, &WebhookTarget)> {
         self.keys.iter().filter_map(|key| Some((key.name.as_str(), key.webhook.as_ref()?)))
     }
 
-    /// The rates that were charged before a reload go on where a key has the same one.
+    /// Keeps what keys were charged before a reload, where their rate is the same.
     fn keep_rates(&mut self, before: &Self) {
         for key in &mut self.keys {
             let same =
@@ -194,25 +194,25 @@ impl ApiKey {
         self.rate.charge(&()).map_err(|wait| self.limited(wait))
     }
 
-    /// Its requests per hour; 0 for no limit.
+    /// Returns its requests per hour; 0 for no limit.
     pub fn per_hour(&self) -> u32 {
         self.rate.count()
     }
 
-    /// 429: too many requests with this key.
+    /// Creates a 429: too many requests with this key.
     pub fn limited(&self, wait_seconds: u64) -> Failure {
         let message = format!("API key's rate limit exceeded ({}/hour)", self.rate.count());
         Failure::new(ErrorCode::KeyRateLimited, message).retry_after(wait_seconds)
     }
 }
 
-/// The token of an `Authorization: Bearer` header (RFC 6750); the scheme's case does not matter.
+/// Returns the token of an `Authorization: Bearer` header (RFC 6750); the scheme's case does not matter.
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The name of the function that a request calls, for the webhook; empty for an unknown one.
+/// Returns the name of the function that a request calls, for the webhook; empty for an unknown one.
 fn function_name(data: &[u8]) -> String {
     let called = RegistryFunction::ALL.iter().find(|function| data.starts_with(&function.selector()));
     called.map(ToString::to_string).unwrap_or_default()
@@ -226,13 +226,13 @@ pub struct SharedPolicy {
 }
 
 impl SharedPolicy {
-    /// The policy in a file; without one, [`Policy::open`].
+    /// Loads the policy from a file; without one, [`Policy::open`].
     pub fn load(path: Option<&Path>) -> Result<Self, PolicyError> {
         let policy = path.map_or_else(|| Ok(Policy::open()), file::read)?;
         Ok(Self { path: path.map(Path::to_owned), current: RwLock::new(Arc::new(policy)) })
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn current(&self) -> Arc<Policy> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
