@@ -33,7 +33,7 @@ use crate::{
     store::{Store, control::SharedOrders},
 };
 
-/// What they are made of.
+/// Parts of the senders and the pipeline.
 pub struct DaemonParts<N> {
     /// The chain.
     pub chain: Arc<N>,
@@ -51,7 +51,7 @@ pub struct DaemonParts<N> {
     pub max_pending: usize,
     /// The most relays in flight.
     pub max_queue: usize,
-    /// What is asked of requests.
+    /// Rules for requests, and limits on their cost.
     pub terms: Terms,
     /// The rate limits.
     pub limits: RateLimits,
@@ -69,7 +69,7 @@ pub struct DaemonParts<N> {
     pub draining: ShutdownSignal,
 }
 
-/// The pipeline, and what makes the senders below it.
+/// The pipeline, and the functions that make the senders below it.
 pub struct Assembly<N> {
     /// The pipeline.
     pub relayer: Arc<Relayer<N>>,
@@ -86,7 +86,7 @@ impl<N: ChainNode> Assembly<N> {
     /// Puts the parts together. Nothing runs yet.
     ///
     /// # Errors
-    /// If there is no key.
+    /// Fails if there is no key.
     pub fn new(parts: DaemonParts<N>) -> anyhow::Result<Self> {
         let DaemonParts { chain, chain_id, contracts, store, keys, no_op_gas, terms, clock, metrics, .. } =
             parts;
@@ -166,10 +166,10 @@ impl<N: ChainNode> Assembly<N> {
     }
 
     /// Accounts for every stored nonce, and runs the relays again that have none, before any request is
-    /// accepted. In a fleet that comes with the leases.
+    /// accepted. In a fleet this comes with the leases.
     ///
     /// # Errors
-    /// Those of the store and the chain.
+    /// Errors of the store and the chain.
     pub async fn recover(&self) -> anyhow::Result<()> {
         let (relayer, store) = (&self.relayer, &self.relayer.store);
         relayer.orders.replace(store.run(|store| store.orders()).await?);
@@ -187,7 +187,7 @@ impl<N: ChainNode> Assembly<N> {
         Ok(())
     }
 
-    /// Has the pipeline hear of what the senders report.
+    /// Passes the senders' events to the pipeline.
     pub fn listen(self) -> JoinHandle<()> {
         let Self { relayer, mut events, .. } = self;
         tokio::spawn(async move {

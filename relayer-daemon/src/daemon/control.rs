@@ -34,17 +34,17 @@ const REPORT: Duration = Duration::from_secs(5);
 pub(super) struct Controller<N> {
     relayer: Arc<Relayer<N>>,
     readiness: RelayerReadiness,
-    /// Told of each order that came by the socket.
+    /// Notified of each order that came by the socket.
     wake: Arc<Notify>,
     report: DaemonReport,
     reported_at: Option<Instant>,
 }
 
 impl<N: ChainNode> Controller<N> {
-    /// A follower that has the orders in force already. `settings` is the hash of the settings.
+    /// Starts a follower, with the orders in force already. `settings` is the hash of the settings.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// Fails if the orders cannot be read.
     pub(super) async fn start(
         relayer: Arc<Relayer<N>>,
         readiness: RelayerReadiness,
@@ -106,7 +106,7 @@ impl<N: ChainNode> Controller<N> {
         }
     }
 
-    /// Counts what only the keys of accounts can end that no daemon of the fleet has.
+    /// Counts the open nonces of accounts that no daemon of the fleet holds: only their keys can end them.
     async fn look_for_nonces_without_a_key(&self) {
         if !self.relayer.store.is_shared() {
             return;
@@ -163,7 +163,7 @@ impl<N: ChainNode> Controller<N> {
     }
 }
 
-/// The first 48 bits of a hash, which a gauge holds exactly.
+/// Returns the first 48 bits of a hash, which a gauge holds exactly.
 fn as_gauge(hash: &str) -> i64 {
     hash.get(..12).and_then(|digits| i64::from_str_radix(digits, 16).ok()).unwrap_or_default()
 }

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Makes the sender of an account for one lease.
 pub type MakeSender<N> = Arc<dyn Fn(Address, Lease) -> Option<Arc<Sender<N>>> + Send + Sync>;
 
-/// The keeper.
+/// Keeper of this daemon's leases.
 pub struct Keeper<N> {
     relayer: Arc<Relayer<N>>,
     make: MakeSender<N>,
@@ -48,7 +48,7 @@ pub struct Keeper<N> {
     /// The number of failed commits when the leases were last taken as good.
     doubts: u64,
     beat_at: Option<Instant>,
-    /// Until when the last beat said that this daemon lives, by the database's clock.
+    /// Time until which this daemon counts as living since the last beat, by the database's clock.
     alive_until: Option<i64>,
     /// The states of the accounts that this daemon has published.
     published: BTreeMap<Address, AccountState>,
@@ -63,7 +63,7 @@ struct Running {
 }
 
 impl<N: ChainNode> Keeper<N> {
-    /// A keeper for the relayer's accounts, which holds no lease yet. `duty` is the lease of the webhooks.
+    /// Creates a keeper for the relayer's accounts, without a lease yet. `duty` is the lease of the webhooks.
     pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, duty: Lease) -> Self {
         let doubts = relayer.store.doubts();
         let accounts = relayer.configured.iter().copied().chain([WEBHOOKS]).collect();
@@ -107,8 +107,8 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// Publishes the states of this daemon's accounts that have changed. One that drains publishes none: it
-    /// takes no relays of others, and its accounts are on their way to them; what it has itself they send.
+    /// Publishes the states of this daemon's accounts that have changed. A draining one publishes none: it
+    /// takes no relays of others, and its accounts, which are on their way to them, send only its own.
     async fn publish_states(&mut self) {
         let mut states = self.relayer.accounts.lasting_states();
         if *self.relayer.draining.borrow() {
@@ -243,7 +243,7 @@ impl<N: ChainNode> Keeper<N> {
     }
 }
 
-/// The looks of a loop, at intervals until shutdown.
+/// Ticks of a loop, at intervals until shutdown.
 struct Looks {
     ticks: Interval,
     stop: ShutdownSignal,
@@ -256,7 +256,7 @@ impl Looks {
         Self { ticks, stop }
     }
 
-    /// Waits for the next one; false at shutdown.
+    /// Waits for the next tick. Returns `false` at shutdown.
     async fn next(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -279,9 +279,9 @@ async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, duty: Lease, stop: Sh
     }
 }
 
-/// Takes over relays that no living daemon runs. Where another daemon carries relays it hands over those that
-/// it does not run itself and has by the store, as after a failover that lost an earlier handing over. Those
-/// past their deadline, which may be no daemon's to carry, are ended by the daemon that `ends_expired` ones.
+/// Takes over relays that no living daemon runs. If another daemon carries relays, hands over those that this
+/// one has by the store and does not run, as after a failover that lost a hand-over. With `ends_expired`,
+/// takes those past their deadline in any case, to end them.
 async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, ends_expired: bool) {
     let carries = relayer.accounts.carrier() != Carrier::Others;
     if !carries {

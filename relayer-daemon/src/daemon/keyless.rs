@@ -1,6 +1,6 @@
-//! Follows what accounts have mined of which no daemon has the key any more, after another key took their
-//! place: until it is final, and so that a reorganisation of it is noticed. That needs no signature. What is
-//! undone is given up, and its relays go to other accounts.
+//! Follows accounts of which no daemon has the key any more, after another key took their place, until what
+//! they have mined is final: a reorganisation is noticed, without a signature. What it undoes is given up,
+//! and its relays go to other accounts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,14 +25,14 @@ const LOOK: Duration = Duration::from_secs(15);
 /// Makes the sender of an account without its key.
 pub type MakeFollower<N> = Arc<dyn Fn(Address) -> Arc<Sender<N>> + Send + Sync>;
 
-/// Follows such accounts until shutdown, while `duty` is valid: in a fleet one daemon does.
+/// Follows accounts without their keys until shutdown, while `duty` is valid: in a fleet one daemon does.
 pub async fn follow<N: ChainNode>(
     relayer: Arc<Relayer<N>>,
     make: MakeFollower<N>,
     duty: Lease,
     mut stop: ShutdownSignal,
 ) {
-    // A sender of it that is dropped ends the account's task after the step in hand.
+    // Dropping an account's entry ends its task after the step in hand.
     let mut following: BTreeMap<Address, watch::Sender<bool>> = BTreeMap::new();
     loop {
         match accounts(&relayer, &duty).await {
@@ -58,8 +58,8 @@ pub async fn follow<N: ChainNode>(
     }
 }
 
-/// The accounts to follow: what they have mined is not final, or what they have given up may be mined yet,
-/// and no daemon sends with them.
+/// Returns the accounts to follow: what they have mined is not final, or what they have given up may be mined
+/// yet, and no daemon sends with them.
 async fn accounts<N: ChainNode>(relayer: &Relayer<N>, duty: &Lease) -> Result<BTreeSet<Address>, StoreError> {
     if !duty.is_valid() {
         return Ok(BTreeSet::new());

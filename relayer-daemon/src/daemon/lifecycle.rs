@@ -91,7 +91,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     };
     let accounts: Vec<_> = keys.iter().map(TxSigner::address).collect();
     metrics.start_at_zero(ErrorCode::ALL.iter().map(|code| code.name()), &accounts);
-    // The account that gets no relays stays as it is.
+    // An account that gets no relays is only a warning.
     say(report.warnings());
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
@@ -194,8 +194,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Recovers the store, then starts what follows the operator's orders, sender and monitor; HTTP is the
-    /// caller's. `reload` has the policy read again.
+    /// Recovers the store, then starts the controller, the senders and the monitor; the caller starts HTTP. A
+    /// signal of `reload` has the policy read again.
     async fn start(
         settings: &Settings,
         checked: Checked,
@@ -331,8 +331,8 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
     }
 }
 
-/// Waits until no relay is pending and no nonce is open; in a fleet with other daemons, none of this daemon,
-/// which has begun at `began`. What it has handed over lately counts as what it finds at its start does.
+/// Waits until no relay is pending and no nonce is open; beside other daemons, none of this one. For a
+/// lease's time after its start at `began`, and after each hand-over, the whole fleet's count.
 pub async fn drained<C: ChainNode>(relayer: Arc<Relayer<C>>, began: Instant) {
     let store = &relayer.store;
     let mut said_at: Option<Instant> = None;
@@ -364,12 +364,12 @@ pub async fn drained<C: ChainNode>(relayer: Arc<Relayer<C>>, began: Instant) {
     }
 }
 
-/// Whether accounts with open nonces, or pending relays, are left to this daemon. `age` is the time since it
-/// has begun, or last handed a relay over.
+/// Returns whether accounts with open nonces, or pending relays, are left to this daemon. `age` is the time
+/// since it began, or last handed a relay over.
 fn has_left<C>(relayer: &Relayer<C>, open: &[Address], fleet: &FleetRecord, age: Duration) -> bool {
     let is_configured = |account: &Address| relayer.configured.contains(account);
     if fleet.daemons <= 1 {
-        // Those of keys that it does not have are not its to end.
+        // It cannot end nonces of keys that it does not have.
         return open.iter().any(is_configured) || (fleet.pending > 0 && open.iter().all(is_configured));
     }
     let is_own = |account: &Address| {
@@ -380,7 +380,7 @@ fn has_left<C>(relayer: &Relayer<C>, open: &[Address], fleet: &FleetRecord, age:
         || open.iter().any(|account| is_configured(account) && is_own(account))
 }
 
-/// The operator's limits, lowered to what the process may open.
+/// Returns the operator's limits, lowered to what the process may open.
 fn connection_limits(settings: &Settings) -> ConnectionLimits {
     // The soft limit (`RLIMIT_NOFILE`, systemd's `LimitNOFILE`), if there is one.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

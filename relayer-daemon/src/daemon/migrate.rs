@@ -32,10 +32,10 @@ pub struct MigrateArgs {
     to: String,
 }
 
-/// Copies the journal, and moves its file away. Returns what is to be told.
+/// Copies the journal, and moves its file away. Returns a text for the operator.
 ///
 /// # Errors
-/// If a daemon runs, the target holds another journal, or one of them fails: the file stays where it is.
+/// Fails if a daemon runs, the target holds another journal, or one of them fails: the file stays then.
 pub async fn run(args: &MigrateArgs) -> anyhow::Result<String> {
     let planned = files_of(&args.settings).await?;
     let done = moved(&planned.store, "");

@@ -41,7 +41,7 @@ pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: S
     }
 }
 
-/// One round: reads the chain, and reports its state and the daemon's to the readiness probe.
+/// Runs one round: reads the chain, and reports its state and the daemon's to the readiness probe.
 async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
     let chain = &relayer.chain;
     chain.rpc.prefer_freshest().await;
@@ -96,8 +96,8 @@ async fn look_for_code(relayer: &Relayer) {
     }
 }
 
-/// Whether less is left of the budget than the cheapest relay costs at this base fee. Reservations do not
-/// count: they may be given back.
+/// Returns whether less is left of the budget than the cheapest relay costs at this base fee. Reservations do
+/// not count: they may be given back.
 async fn is_budget_spent(relayer: &Relayer, base_fee: u128) -> bool {
     let (limit, now) = (relayer.terms.spending.daily_wei, relayer.clock.now());
     let Ok(budget) = relayer.store.run(move |store| store.budget(limit, now)).await else { return false };

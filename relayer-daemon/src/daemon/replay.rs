@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The pause between two steps: the database is others' for most of the time.
+/// Pause between two steps, so that most of the time the database is free for others.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The arguments of `replay`: the events to deliver once more, and the daemon's settings.
@@ -50,7 +50,7 @@ pub struct ReplayArgs {
 /// Marks the events as not delivered. Returns how many.
 ///
 /// # Errors
-/// If there is no journal, or it cannot be written.
+/// Fails if there is no journal, or it cannot be written.
 pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     let settings = &args.settings;
     let replay = Replay {
@@ -78,7 +78,7 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
 /// Opens the journal of this forwarder, which must be there, and makes or migrates none.
 ///
 /// # Errors
-/// If there is none, it is another relayer's, or its format is older.
+/// Fails if there is none, it is another relayer's, or its format is older.
 pub(super) async fn open_existing(settings: &Settings) -> anyhow::Result<Arc<Store>> {
     let (store, place) = match settings.store_url.clone() {
         Some(url) => {
@@ -100,7 +100,7 @@ pub(super) async fn open_existing(settings: &Settings) -> anyhow::Result<Arc<Sto
     Ok(store)
 }
 
-/// The journal's files, which must be there.
+/// Returns the journal's files, which must be there.
 pub(super) async fn files(settings: &Settings) -> anyhow::Result<StoreFiles> {
     let files = files_of(settings).await?;
     if !files.store.exists() {
@@ -109,7 +109,7 @@ pub(super) async fn files(settings: &Settings) -> anyhow::Result<StoreFiles> {
     Ok(files)
 }
 
-/// The journal's files, which may be missing.
+/// Returns the journal's files, which may be missing.
 pub(super) async fn files_of(settings: &Settings) -> anyhow::Result<StoreFiles> {
     let chain_id = match settings.chain_id {
         Some(id) => id,

@@ -8,7 +8,7 @@ pub type CheckReport = host_kit::CheckReport<12>;
 /// The result of a check for one account.
 pub(super) type Found = (Address, Result<String, String>);
 
-/// A line for each account, which names it if there are several. An account that fails is left out, with
+/// Adds a line for each account, which names it if there are several. An account that fails is left out, with
 /// a warning; if all fail, each is a cross.
 pub(super) fn tell_accounts(report: &mut CheckReport, name: &'static str, found: &[Found]) {
     let all_fail = found.iter().all(|(_, found)| found.is_err());
@@ -22,7 +22,7 @@ pub(super) fn tell_accounts(report: &mut CheckReport, name: &'static str, found:
     }
 }
 
-/// A line's text, which names the account if there are several.
+/// Returns a line's text, which names the account if there are several.
 pub(super) fn of_account(account: Address, accounts: usize, text: &str) -> String {
     if accounts > 1 { format!("{account}: {text}") } else { text.to_owned() }
 }

@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wei(pub u128);
 
-/// Where the daemon listens.
+/// The address and port that the daemon listens on.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Listen {
     /// Listening port; 0 takes a free one
@@ -45,7 +45,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// The address and the port.
+    /// Returns the address with the port.
     pub fn address(self) -> SocketAddr {
         SocketAddr::new(self.bind, self.port)
     }
@@ -54,7 +54,7 @@ impl Listen {
 /// All settings. Flags win over the environment. `--help` never shows a variable's value.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Where it listens
+    /// The address and port to listen on
     #[command(flatten)]
     pub listen: Listen,
 
@@ -225,7 +225,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The hash of the settings that daemons of a fleet must have alike: contracts, budget, limits,
+    /// Returns the hash of the settings that daemons of a fleet must have alike: contracts, budget, limits,
     /// retention.
     pub fn hash(&self) -> String {
         let functions: BTreeSet<String> = self.relayed_functions.iter().map(ToString::to_string).collect();
@@ -245,8 +245,8 @@ impl Settings {
         short_hash(&[alike.as_bytes()])
     }
 
-    /// Percent of the daily budget that one party of each kind may use. The policy has the share of requests
-    /// without an API key.
+    /// Returns the percent of the daily budget that one party of each kind may use. The policy has the share
+    /// of requests without an API key.
     pub const fn budget_shares(&self) -> Shares {
         Shares {
             signer: self.budget_share_per_signer,
@@ -256,7 +256,7 @@ impl Settings {
         }
     }
 
-    /// The RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
+    /// Parses the RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
     ///
     /// # Errors
     /// The position of the entry that is wrong; never its text.
@@ -268,7 +268,7 @@ impl Settings {
             .collect()
     }
 
-    /// The OpenTelemetry collector, if there is one.
+    /// Parses the OpenTelemetry collector, if there is one.
     ///
     /// # Errors
     /// The name of the setting that is wrong; never its text.
@@ -284,7 +284,7 @@ impl Settings {
         .map(Some)
     }
 
-    /// The trusted proxies.
+    /// Returns the trusted proxies.
     pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
         if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
             return Err(HopsWithoutProxies);
@@ -292,7 +292,7 @@ impl Settings {
         Ok(TrustedProxies::new(self.trusted_proxies.clone(), self.trusted_proxy_hops))
     }
 
-    /// The limits on connections.
+    /// Returns the limits on connections.
     pub const fn connections(&self) -> ConnectionLimits {
         ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
     }
@@ -361,7 +361,7 @@ mod tests {
         Settings::augment_args(Command::new("relayer-daemon"))
     }
 
-    /// Without the environment.
+    /// Parses settings without the environment.
     fn parse(extra: &[&str]) -> Result<Settings, clap::Error> {
         let command = command().mut_args(|argument| argument.env(None::<&'static str>));
         Settings::from_arg_matches(&command.try_get_matches_from(REQUIRED.iter().chain(extra))?)
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The README's table of settings: each name with its default, `None` for a default in words.
+    /// Reads the README's table of settings: each name with its default, `None` for a default in words.
     fn documented() -> Vec<(String, Option<String>)> {
         let readme = include_str!("../../README.md");
         let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();

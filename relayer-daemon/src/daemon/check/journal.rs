@@ -45,7 +45,7 @@ pub(super) async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessL
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-/// The place of the journal. A database's URL is not shown: it may hold a password.
+/// Returns the place of the journal. A database's URL is not shown: it may hold a password.
 pub(super) fn place(settings: &Settings, files: &StoreFiles) -> String {
     let file = || files.store.display().to_string();
     settings.store_url.as_ref().map_or_else(file, |_| "in the Postgres database of STORE_URL".to_owned())
@@ -128,7 +128,7 @@ async fn compare_with_daemons(store: &Arc<Store>, policy: &str, settings: &str, 
     }
 }
 
-/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
+/// Checks that no other key has anything in flight: it alone could sign for those nonces.
 pub(super) async fn other_keys_are_drained(
     store: &Arc<Store>,
     accounts: &[Address],
@@ -149,7 +149,7 @@ pub(super) async fn other_keys_are_drained(
     Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
 }
 
-/// Each account's pending transactions must all be in the store.
+/// Checks that all pending transactions of each account are in the store.
 pub(super) async fn pending_are_ours(
     chain: &Chain,
     accounts: &[Address],

@@ -230,7 +230,7 @@ fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
     })
 }
 
-/// All endpoints that answer must be of the same chain, and at least one must answer.
+/// Returns the chain's id. All endpoints that answer must have it, and at least one must answer.
 async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut CheckReport) -> Option<u64> {
     let mut found = settings.chain_id;
     let mut alive = false;
@@ -281,8 +281,8 @@ async fn signs(key: &TxSigner, chain_id: u64) -> Result<String, String> {
     tried.map(|()| "the key signs".to_owned()).map_err(|error| error.to_string())
 }
 
-/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional. The
-/// signature is of a key for this alone: the account's may sign nothing but transactions.
+/// Checks that the forwarder has our domain separator: it accepts a signature made with it, as a getter is
+/// optional. A key for this alone signs: the account's may sign nothing but transactions.
 async fn same_domain(chain: &Chain, chain_id: u64) -> Result<String, String> {
     let key = PrivateKeySigner::from_bytes(&B256::repeat_byte(1)).map_err(|error| error.to_string())?;
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
@@ -338,7 +338,7 @@ async fn balance(chain: &Chain, account: Address) -> Result<String, String> {
     Ok(text)
 }
 
-/// The daemon sends transactions of type 2 only, and prices them by the history of fees.
+/// Checks base fee and fee history: the daemon sends transactions of type 2 only, and prices them by these.
 async fn fees(chain: &Chain) -> Result<String, String> {
     let header = chain.header("latest").await.map_err(|error| error.to_string())?;
     if header.is_some_and(|header| header.base_fee_per_gas.is_none()) {
@@ -349,7 +349,7 @@ async fn fees(chain: &Chain) -> Result<String, String> {
     Ok(format!("base fee {} gwei, tip {} gwei", gwei(market.next_base_fee), gwei(market.tip)))
 }
 
-/// An account with code (EIP-7702) could not keep several transactions in the pool.
+/// Checks that the account has no code (EIP-7702), with which nodes keep only one of its transactions.
 async fn undelegated(chain: &Chain, account: Address) -> Result<String, String> {
     match chain.has_code(account).await {
         Ok(false) => Ok("the account has no code".to_owned()),
@@ -362,7 +362,7 @@ async fn undelegated(chain: &Chain, account: Address) -> Result<String, String> 
     }
 }
 
-/// Compares with the pending block: its time is current even on a chain that makes blocks only on demand.
+/// Compares our clock with the pending block: its time is current even where blocks come only on demand.
 async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     let mut chain_time = None;
     for block in ["pending", "latest"] {

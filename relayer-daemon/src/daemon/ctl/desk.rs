@@ -1,4 +1,4 @@
-//! Where orders are carried out: in a running daemon, or by the command itself on the store.
+//! Carries out orders: in a running daemon, or in the command itself on the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// How long an order to reload waits for the daemons.
+/// Time that an order to reload waits for the daemons.
 const RELOADED_WITHIN: Duration = Duration::from_secs(8);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub ok: bool,
     /// True if nothing had to be changed.
     pub already: bool,
-    /// The answer for people; of a refusal the argument and the rule.
+    /// The answer for people; for a refusal, the argument and the rule.
     pub text: String,
     /// The answer for programs.
     pub details: Value,
@@ -55,12 +55,12 @@ impl Answer {
     }
 }
 
-/// The place where orders are carried out.
+/// Executor of orders.
 #[derive(Debug)]
 pub(super) struct Desk {
     /// The store.
     pub(super) store: Arc<Store>,
-    /// The running daemon, where this is one, and what has it look at its orders.
+    /// The running daemon, if this is one, and the notification that has it read its orders.
     pub(super) daemon: Option<(Arc<Relayer>, Arc<Notify>)>,
 }
 
@@ -68,7 +68,7 @@ impl Desk {
     /// Carries out an order.
     ///
     /// # Errors
-    /// The store's: nothing has changed.
+    /// Errors of the store; nothing has changed then.
     pub(super) async fn carry_out(&self, order: Order, operator: String) -> Result<Answer, StoreError> {
         if let Order::Cordon { account } = order
             && let Some(known) = self.known_accounts().await?
@@ -135,7 +135,7 @@ impl Desk {
         })
     }
 
-    /// The accounts that there are, as far as that is known here.
+    /// Returns the accounts of this relayer, or `None` if they are not known here.
     async fn known_accounts(&self) -> Result<Option<Vec<Address>>, StoreError> {
         let own = self.daemon.as_ref().map(|(relayer, _)| relayer.configured.clone());
         if own.is_none() && !self.store.is_shared() {
@@ -166,7 +166,7 @@ impl Desk {
         Ok(followed(number, before, &reports))
     }
 
-    /// The accounts and the daemons.
+    /// Lists the accounts and the daemons.
     async fn keys(&self) -> Result<Answer, StoreError> {
         let records = self.store.run(|store| store.account_records()).await?;
         let (reports, orders) = (self.reports().await?, self.store.run(|store| store.orders()).await?);
@@ -215,7 +215,7 @@ fn ended(outcome: &RelayOutcome) -> String {
     }
 }
 
-/// The answer to the order to reload of this number, by what the daemons said before and after it.
+/// Returns the answer to the reload with this number, from the daemons' reports before and after it.
 fn followed(number: u64, before: &[DaemonReport], reports: &[DaemonReport]) -> Answer {
     let line = |report: &DaemonReport| {
         let DaemonReport { daemon, host, policy, .. } = report;

@@ -56,7 +56,7 @@ pub struct AbandonArgs {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// The account whose open nonces are given up
+    /// The account of which the open nonces are given up
     #[arg(long, value_parser = account)]
     account: Address,
 }
@@ -67,14 +67,14 @@ impl From<AbandonArgs> for CtlArgs {
     }
 }
 
-/// What `ctl` does.
+/// Subcommands of `ctl`.
 #[derive(Debug, Clone, Subcommand)]
 enum CtlCommand {
     #[command(flatten)]
     Order(Order),
     /// List the orders that were given: when, by which user, with which result
     Log {
-        /// Those given from this time on: unix seconds, or a date or time (UTC)
+        /// Only orders from this time on: unix seconds, or a date or time (UTC)
         #[arg(long, value_parser = time, default_value = "0")]
         since: u64,
     },
@@ -83,7 +83,7 @@ enum CtlCommand {
 /// Gives an order and prints the answer.
 ///
 /// # Errors
-/// If neither a daemon nor the store can be reached.
+/// Fails if neither a daemon nor the store can be reached.
 pub async fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let settings = &args.settings;
     let order = match args.command {
@@ -135,7 +135,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Arc<Store>> {
     Ok(if of_fleet { Arc::new(store.of_daemon(DaemonId::random())) } else { store })
 }
 
-/// Listens for orders, where that is possible; without a socket they come by the store.
+/// Listens for orders, if that is possible; without a socket they come by the store.
 pub(super) fn listen(settings: &Settings) -> Option<ControlSocket> {
     let path = settings.control_socket();
     let told = |error: &std::io::Error| {
@@ -155,7 +155,7 @@ pub(super) async fn serve(
     socket.serve(Desk { store, daemon: Some((relayer, wake)) }, stop).await;
 }
 
-/// A user of this machine, for the journal of orders.
+/// Returns the name of a user of this machine, for the journal of orders.
 fn operator(uid: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {
@@ -167,7 +167,7 @@ fn operator(uid: u32) -> String {
     name.map_or_else(|| format!("uid {uid} at {host}"), |name| format!("{name} (uid {uid}) at {host}"))
 }
 
-/// The user of this process.
+/// Returns the name of this process's user.
 fn own_operator() -> String {
     operator(rustix::process::getuid().as_raw())
 }
@@ -189,7 +189,7 @@ async fn log(store: &Arc<Store>, since: u64, as_json: bool) -> anyhow::Result<Ex
 }
 
 impl Settings {
-    /// The path of the control socket.
+    /// Returns the path of the control socket.
     pub fn control_socket(&self) -> PathBuf {
         let of_forwarder = || self.data_dir.join(format!("control-{}.sock", self.forwarder_address));
         self.control_socket.clone().unwrap_or_else(of_forwarder)

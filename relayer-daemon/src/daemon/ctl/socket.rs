@@ -1,5 +1,5 @@
-//! The local socket of a running daemon: one order a connection, a line of JSON each way. The file's mode is
-//! the authorisation; the kernel says which user is at the other end.
+//! The local socket of a running daemon: one order per connection, one line of JSON each way. The file's mode
+//! is the authorisation; the kernel says which user is at the other end.
 
 use std::{
     fs, io,
@@ -24,11 +24,11 @@ use crate::{
 
 /// The longest line, bytes.
 const LONGEST: u64 = 64 * 1024;
-/// How long an order may take, its answer included.
+/// Time that an order may take, its answer included.
 const WITHIN: Duration = Duration::from_secs(20);
-/// How many orders are carried out at the same time.
+/// Number of orders that are carried out at the same time.
 const AT_ONCE: usize = 8;
-/// How many connections wait.
+/// Number of connections that the kernel queues.
 const BACKLOG: u32 = 16;
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ impl ControlSocket {
     /// Listens at `path`, for this user alone. A file that a dead process has left is replaced.
     ///
     /// # Errors
-    /// If another process listens there, another file is there, or the file cannot be made.
+    /// Fails if another process listens there, another file is there, or the file cannot be made.
     pub fn listen(path: &Path) -> io::Result<Self> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -105,11 +105,11 @@ async fn answer(stream: UnixStream, desk: &Desk) -> io::Result<()> {
     write.write_all(&line).await
 }
 
-/// Has the daemon that listens at `path` carry out an order; `None` if none does, as where the path is too
-/// long for a socket, or it does not answer.
+/// Has the daemon that listens at `path` carry out an order. Returns `None` if none listens, as where the
+/// path is too long for a socket, or if it does not answer.
 ///
 /// # Errors
-/// If the file may not be used, or the daemon could not carry it out.
+/// Fails if the file may not be used, or the daemon could not carry out the order.
 pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Answer>> {
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
