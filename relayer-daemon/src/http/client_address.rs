@@ -25,7 +25,7 @@ impl TrustedProxies {
         Self { networks, hops: NonZeroUsize::new(hops) }
     }
 
-    /// The networks.
+    /// Returns the networks.
     pub fn networks(&self) -> &[IpNet] {
         &self.networks
     }
@@ -36,7 +36,7 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
+    /// Returns the client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let named = if self.trusts(peer) { self.named(headers) } else { None };
         network(named.unwrap_or(peer))
@@ -56,13 +56,13 @@ impl TrustedProxies {
     }
 }
 
-/// An entry of `X-Forwarded-For`: an address, with or without a port.
+/// Parses an entry of `X-Forwarded-For`: an address, with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().ok().or_else(|| text.parse().ok().map(|socket: SocketAddr| socket.ip()))
 }
 
-/// An entry of `TRUSTED_PROXIES`: an address or a network in CIDR notation.
+/// Parses an entry of `TRUSTED_PROXIES`: an address or a network in CIDR notation.
 ///
 /// # Errors
 /// The reason why it is refused.

@@ -1,5 +1,5 @@
-//! Shares of a resource by client: connections, and places to wait. One customer may be routed a whole network
-//! of addresses, so each network has a share as well, [`OF_NETWORK`] times a client's.
+//! Shares of a resource by client: connections, and places to wait. One customer may be routed a whole
+//! network of addresses, so each network has a share as well, [`OF_NETWORK`] times a client's.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::budget::share::site;
 
-/// A network's share in those of a client.
+/// Multiple of a client's share that its network has.
 const OF_NETWORK: usize = 4;
 
-/// What clients hold, each at most its share.
+/// Units that clients hold, each client at most its share.
 #[derive(Debug)]
 pub(super) struct ClientShares {
     limit: usize,
@@ -44,7 +44,7 @@ impl ClientShares {
         Self { limit, open: Mutex::default() }
     }
 
-    /// One more unit for `client`, unless its share or its network's is used up.
+    /// Takes one more unit for `client`, unless its share or its network's is used up.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (holder, times) in Holder::of(client).into_iter().zip([1, OF_NETWORK]) {

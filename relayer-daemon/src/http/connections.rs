@@ -63,7 +63,7 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// These limits, lowered to the file descriptors less 256, or to half of them below 512.
+    /// Returns these limits, lowered to the file descriptors less 256, or to half of them below 512.
     pub fn within(self, descriptors: u64) -> Self {
         let available = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
         let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);

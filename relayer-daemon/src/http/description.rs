@@ -64,7 +64,7 @@ pub(crate) struct Particulars {
     pub(crate) max_gas: u64,
 }
 
-/// The description as JSON text.
+/// Returns the description as JSON text.
 pub(crate) fn text(relayer: Particulars) -> String {
     let mut schemas = Schemas::default();
     let (paths, webhooks) = (paths(&mut schemas, relayer), webhooks(&mut schemas));
@@ -133,7 +133,7 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
     })
 }
 
-/// The requests that the relayer posts to the webhook of an API key.
+/// Describes the requests that the relayer posts to the webhook of an API key.
 fn webhooks(schemas: &mut Schemas) -> Value {
     let outcome = RelayOutcome::Executed { mined: MINED, agent_id: Some(U256::from(42)) };
     let id = "evt_5f0c9e2ab17d43d8a1c2e3f405162738";
@@ -353,12 +353,12 @@ impl Operation {
     }
 }
 
-/// A parameter in a path.
+/// Describes a parameter in a path.
 fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Value {
     json!({ "name": name, "in": "path", "required": true, "schema": schema, "example": example.to_string() })
 }
 
-/// A response for errors with these codes, all of this status.
+/// Describes a response for errors with these codes, all of this status.
 fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let description = match status {
         400 => "A parameter or the body is malformed; `error` names the rule that it breaks.",
@@ -396,7 +396,7 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     response(description, headers, &error(&names, &json!(example)))
 }
 
-/// The body of `POST /relay`.
+/// Describes the body of `POST /relay`.
 fn signed_request(relayer: Particulars) -> Value {
     let call = json!({
         "description": "The ABI-encoded call of a registry function that changes state. Views are not relayed.",
@@ -445,7 +445,7 @@ fn signed_request(relayer: Particulars) -> Value {
     })
 }
 
-/// An address in a request.
+/// Describes an address in a request.
 fn address(description: &str) -> Value {
     json!({
         "description": format!("{description} Lower case, upper case, or mixed case with the EIP-55 checksum."),
@@ -455,9 +455,9 @@ fn address(description: &str) -> Value {
     })
 }
 
-/// An unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every JSON library
-/// keeps exactly, or digits up to the last power of ten that fits, because a pattern cannot compare. The
-/// parser accepts more, up to the type's end.
+/// Describes an unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every
+/// JSON library keeps exactly, or digits up to the last power of ten that fits, because a pattern cannot
+/// compare. The parser accepts more, up to the type's end.
 fn number(description: &str, bits: u32) -> Value {
     const EXACT: u64 = 1 << 53;
     let largest = 1_u64.checked_shl(bits).map_or(EXACT, |end| end - 1);

@@ -27,7 +27,7 @@ use crate::{metrics::Metrics, process::logging::SPANS};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The routes as one connection's service.
+/// Returns the routes as one connection's service.
 pub(super) fn service<F>(
     peer: SocketAddr,
     filter: F,
@@ -78,7 +78,7 @@ where
     })
 }
 
-/// A request's span, in the trace of its client if that names one.
+/// Creates a request's span, in the trace of its client if that names one.
 fn span(method: &Method, headers: &HeaderMap) -> Span {
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (route, status) = (field::Empty, field::Empty);
@@ -98,7 +98,7 @@ fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     }
 }
 
-/// The client's request id if it is a plain one, else a random one.
+/// Returns the client's request id if it is a plain one, else a random one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     const LONGEST: usize = 64;
     let plain = |value: &&HeaderValue| {
@@ -112,7 +112,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// Headers of every answer. Any page may use the relayer: it is public, and cookies play no part.
+/// Sets the headers of every answer. Any page may use the relayer: it is public, and needs no cookies.
 fn stamp(headers: &mut HeaderMap, id: HeaderValue) {
     headers.insert(REQUEST_ID, id);
     for (name, value) in [

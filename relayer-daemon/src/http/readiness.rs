@@ -24,7 +24,7 @@ pub struct RelayerReadiness {
 struct Facts {
     stopping: bool,
     chain_answered: Instant,
-    /// Finished rounds of the sender, and when the number last grew.
+    /// Finished rounds of the sender, and the time at which their number last grew.
     sender_rounds: (u64, Instant),
     /// The reason why no account can take relays, if none can.
     accounts: Result<(), Failure>,
@@ -97,8 +97,8 @@ impl RelayerReadiness {
     }
 
     /// Checks that the daemon is ready for requests. An empty balance or budget, or a paused intake, is no
-    /// reason to take it out of a load balancer, since others have the same, and it still tells of relays:
-    /// requests are refused then with the code that is returned.
+    /// reason to take it out of a load balancer, since others have the same, and it still answers for its
+    /// relays: it refuses requests then with the returned code.
     ///
     /// # Errors
     /// The worst reason why it is not.

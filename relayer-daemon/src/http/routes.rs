@@ -81,7 +81,7 @@ pub struct App {
 pub type FactsCache = BriefCache<(), (Budget, Option<u64>)>;
 
 impl App {
-    /// The budget, and since when the oldest relay is pending.
+    /// Reads the budget, and the time since which the oldest relay is pending.
     async fn facts(&self) -> Result<(Budget, Option<u64>), Failure> {
         let (limit, now) = (self.relayer.terms.spending.daily_wei, self.relayer.clock.now());
         let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
@@ -123,12 +123,12 @@ pub struct RouteName(pub &'static str);
 
 impl Reject for Failure {}
 
-/// The first of several filters that accepts a request.
+/// Combines filters: the first one that accepts a request answers it.
 macro_rules! first_of {
     ($first:expr $(, $next:expr)*) => { $first$(.or($next).unify())* };
 }
 
-/// Every route.
+/// Returns the filter of all routes.
 pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
     let description: Arc<str> = description::text(Particulars {
         chain_id: app.chain_id,
@@ -190,7 +190,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .unify()
 }
 
-/// The client that a request counts for.
+/// Returns a filter that extracts the client that a request counts for.
 fn client(
     with_app: impl Filter<Extract = (Arc<App>,), Error = Infallible> + Clone,
 ) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
@@ -247,7 +247,7 @@ where
     Ok(response)
 }
 
-/// The body, refused as soon as it is too large.
+/// Collects the body, and refuses it as soon as it is too large.
 async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> Result<Vec<u8>, Failure> {
     let mut stream = pin!(stream);
     let mut body = Vec::new();
@@ -355,7 +355,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     }))
 }
 
-/// The operator's orders in force, and the last one.
+/// Returns the operator's orders in force, and the last one.
 async fn operator(app: &App) -> Result<shapes::OperatorBody, Failure> {
     let orders = app.relayer.orders.current();
     let last = app.store.run(|store| store.last_operation()).await.map_err(store_failed)?;
@@ -368,7 +368,7 @@ async fn operator(app: &App) -> Result<shapes::OperatorBody, Failure> {
     })
 }
 
-/// The state of an account, which may be another daemon's.
+/// Returns the state of an account, which may be another daemon's.
 fn account_state(relayer: &Relayer, account: &Address, sender: Option<&Arc<Sender<Chain>>>) -> AccountState {
     let elsewhere = || match relayer.orders.current().cordoned.contains_key(account) {
         true => AccountState::Cordoned,
@@ -432,7 +432,7 @@ fn failed_as(status: StatusCode, failure: &Failure) -> Response {
 #[derive(Debug, Clone, Copy)]
 pub struct FailureCode(pub ErrorCode);
 
-/// The methods that a path has, for `Allow`.
+/// Returns the methods that a path has, for `Allow`.
 pub fn allowed(path: &str) -> &'static str {
     if path.trim_end_matches('/') == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
 }

@@ -94,7 +94,7 @@ pub(crate) struct StatusBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Operator")]
 pub(crate) struct OperatorBody {
-    /// Whether new requests are taken.
+    /// State of the intake of new requests.
     pub(crate) intake: Intake,
     /// The time at which the intake was paused; absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,13 +106,13 @@ pub(crate) struct OperatorBody {
     pub(crate) last_order: Option<OrderBody>,
 }
 
-/// Whether new requests are taken.
+/// State of the intake of new requests.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Intake {
-    /// They are.
+    /// New requests are taken.
     Open,
-    /// They are refused with `INTAKE_PAUSED`; relays in flight go on.
+    /// New requests are refused with `INTAKE_PAUSED`; relays in flight go on.
     Paused,
 }
 
@@ -198,8 +198,8 @@ pub(crate) struct GasBudgetBody {
     /// The whole budget, wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) limit_wei: String,
-    /// The used part, wei: fees paid in this window, and fees reserved for relays in flight and, for a day, for
-    /// nonces that were given up.
+    /// The used part, wei: fees paid in this window, and fees reserved for relays in flight and, for a day,
+    /// for nonces that were given up.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) used_wei: String,
     /// The unused part, wei.

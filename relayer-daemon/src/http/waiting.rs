@@ -25,7 +25,7 @@ use crate::{
 /// Interval between reads of the store: finality changes once a minute.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Questions of one client that wait at the same time.
+/// Number of questions of one client that wait at the same time.
 const PER_CLIENT: usize = 8;
 
 /// Places for answers that wait: a quarter of the connections for questions and half of them for relays,
@@ -46,7 +46,7 @@ pub(super) struct Place {
 }
 
 impl WaitingPlaces {
-    /// Places of so many connections.
+    /// Creates the places of this many connections.
     pub fn new(connections: ConnectionLimits) -> Self {
         let part = |of: usize| Arc::new(Semaphore::new(connections.total.div_ceil(of)));
         Self {
@@ -57,14 +57,14 @@ impl WaitingPlaces {
         }
     }
 
-    /// A place for a question about a relay.
+    /// Takes a place for a question about a relay, if one is free.
     pub(super) fn for_question(&self, client: IpAddr) -> Option<Place> {
         let share = self.by_client.take(client)?;
         let permit = Arc::clone(&self.questions).try_acquire_owned().ok()?;
         Some(Place { _permits: [Some(permit), None], _share: Some(share) })
     }
 
-    /// A place for a relay. Those that are `limited` leave places to the others.
+    /// Takes a place for a relay, if one is free. Those that are `limited` leave places to the others.
     pub(super) fn for_relay(&self, limited: bool) -> Option<Place> {
         let limited = limited.then(|| Arc::clone(&self.without_key).try_acquire_owned());
         let permits = [Some(Arc::clone(&self.relays).try_acquire_owned().ok()?), limited.transpose().ok()?];
@@ -72,7 +72,7 @@ impl WaitingPlaces {
     }
 }
 
-/// The finality that a query's `wait` names; `None` without one.
+/// Parses the finality that a query's `wait` names; `None` without one.
 ///
 /// # Errors
 /// 400 `INVALID_WAIT`.
@@ -88,8 +88,8 @@ fn is_reached(record: &RelayRecord, wanted: Option<Finality>) -> bool {
     is_dropped || wanted.is_none_or(reached)
 }
 
-/// A relay, as soon as it is as final as `wanted`, at the latest after `limit` or at shutdown. `None` for an
-/// unknown one.
+/// Returns a relay as soon as it is as final as `wanted`, at the latest after `limit` or at shutdown; `None`
+/// for an unknown one.
 ///
 /// # Errors
 /// [`Failure`] if the store fails.
