@@ -35,13 +35,13 @@ pub enum KeyLoadError {
          RELAYER_KEYS_DIR"
     )]
     Ambiguous,
-    /// A keystore without its password.
+    /// A keystore has no password.
     #[error("a keystore needs RELAYER_KEYSTORE_PASSWORD_FILE")]
     NoPassword,
-    /// A file that gives none.
+    /// A file gives no key.
     #[error(transparent)]
     File(#[from] KeyFileError),
-    /// A directory without a key.
+    /// A directory holds no key.
     #[error("{0} holds no key: put one file in it for each")]
     Empty(PathBuf),
     /// Two files of a directory hold the same key.
@@ -77,7 +77,7 @@ fn load(var: impl Fn(&str) -> Option<String>) -> Result<Vec<PrivateKeySigner>, K
     Ok(vec![key])
 }
 
-/// The key in a keystore, by the password of the variable's file.
+/// Opens a keystore with the password in the variable's file.
 fn with_password(
     path: &Path,
     var: impl Fn(&str) -> Option<String>,

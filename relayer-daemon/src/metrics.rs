@@ -11,7 +11,7 @@ use prometheus::{
 /// Defines [`Metrics`]: for each metric its field, name and meaning, then its buckets and labels, if any.
 macro_rules! metrics {
     ($($name:ident: $kind:ident = $metric:literal, $help:literal $(in $buckets:ident)? $(by [$($label:literal),+])?;)*) => {
-        /// Every metric of the daemon. What to alert on is in the README.
+        /// Every metric of the daemon. The README says which to alert on.
         #[derive(Debug, Clone)]
         pub struct Metrics {
             registry: Registry,
@@ -19,10 +19,10 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// All metrics, at zero.
+            /// Creates all metrics, at zero.
             ///
             /// # Errors
-            /// If two metrics have the same name: a mistake in this file.
+            /// Fails if two metrics have the same name: a mistake in this file.
             pub fn new() -> Result<Self, prometheus::Error> {
                 let registry = Registry::new();
                 $(
@@ -120,7 +120,7 @@ impl Metrics {
         failure_codes.for_each(|code| drop(self.failures.with_label_values(&[code])));
     }
 
-    /// Ends the series that say how an account is: in a fleet another daemon has it now.
+    /// Removes the series of an account's state: in a fleet another daemon has it now.
     pub fn forget_account(&self, account: Address) {
         let account = account.to_string();
         let label = [account.as_str()];
@@ -131,7 +131,7 @@ impl Metrics {
         let _ = self.pending_transactions.remove_label_values(&label);
     }
 
-    /// Takes over what the store has counted.
+    /// Takes over the store's counts.
     pub fn saw_store(&self, [commits, writes]: [u64; 2], [waited, lasted]: [f64; 2], connects: u64) {
         for (counter, total) in
             [(&self.store_commits, commits), (&self.store_writes, writes), (&self.store_connects, connects)]
@@ -143,19 +143,19 @@ impl Metrics {
         }
     }
 
-    /// All metrics as they stand.
+    /// Returns all metrics as they stand.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
         self.registry.gather()
     }
 
-    /// Rounds that the senders of these accounts have finished, together.
+    /// Returns the rounds that the senders of these accounts have finished, together.
     pub fn all_sender_rounds(&self, accounts: &[Address]) -> u64 {
         let rounds =
             |account: &Address| self.sender_rounds.with_label_values(&[account.to_string().as_str()]).get();
         accounts.iter().map(rounds).sum()
     }
 
-    /// The text that Prometheus scrapes.
+    /// Renders the text that Prometheus scrapes.
     pub fn render(&self) -> String {
         let mut text = Vec::new();
         match TextEncoder::new().encode(&self.registry.gather(), &mut text) {
@@ -165,7 +165,7 @@ impl Metrics {
     }
 }
 
-/// Wei as a gauge's value; a double keeps the leading 15 digits, enough for a dashboard.
+/// Converts wei to a gauge's value; a double keeps the leading 15 digits, enough for a dashboard.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
 pub const fn gauge_value(wei: u128) -> f64 {
     wei as f64

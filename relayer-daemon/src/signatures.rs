@@ -29,7 +29,7 @@ const HASH_PREFIX: &str = "sha256:";
 /// The prefix of an API key, by which scanners for leaked secrets can find it.
 const KEY_PREFIX: &str = "rk_";
 
-/// A hash to compare configurations by, in hexadecimal: half of SHA-256 of the parts, each with its length.
+/// Returns a hash to compare configurations by, in hex: half of SHA-256 of the parts, each with its length.
 pub fn short_hash(parts: &[&[u8]]) -> String {
     let mut hash = digest::Context::new(&digest::SHA256);
     for part in parts {
@@ -50,7 +50,7 @@ impl fmt::Debug for WebhookSecret {
 }
 
 impl WebhookSecret {
-    /// The secret in a private file; `None` as for [`WebhookSecret::new`].
+    /// Reads the secret in a private file; `None` as for [`WebhookSecret::new`].
     ///
     /// # Errors
     /// [`KeyFileError`]: the file cannot be read, or others can read it.
@@ -59,8 +59,8 @@ impl WebhookSecret {
         Ok(Self::new(text.trim_end_matches(['\r', '\n']).as_bytes()))
     }
 
-    /// The secret with these bytes, or those that `whsec_` and base64 stand for; `None` if they are too few,
-    /// or what is behind `whsec_` is no base64: the receiver would have another secret.
+    /// Creates the secret with these bytes, or those that `whsec_` and base64 stand for; `None` if they are
+    /// too few, or what follows `whsec_` is no base64: the receiver would have another secret.
     pub fn new(secret: &[u8]) -> Option<Self> {
         let decode = |text: &[u8]| Base64::decode_vec(str::from_utf8(text.trim_ascii_end()).ok()?).ok();
         let secret = match secret.strip_prefix(STANDARD_PREFIX) {
@@ -76,12 +76,12 @@ impl WebhookSecret {
 pub struct WebhookSecrets(pub Vec<WebhookSecret>);
 
 impl WebhookSecrets {
-    /// What tells these secrets from others, and does not tell them.
+    /// Returns tags that distinguish these secrets from others and do not reveal them.
     pub(crate) fn marks(&self) -> impl Iterator<Item = hmac::Tag> {
         self.0.iter().map(|secret| hmac::sign(&secret.0, b"policy"))
     }
 
-    /// The value of [`SIGNATURE`] for a body that is sent at `timestamp`, unix seconds: `v1` by each secret.
+    /// Returns the value of [`SIGNATURE`] for a body sent at `timestamp`, unix seconds: `v1` by each secret.
     pub fn header(&self, timestamp: u64, body: &[u8]) -> String {
         let message = message(timestamp, body);
         let tags =
@@ -89,7 +89,7 @@ impl WebhookSecrets {
         format!("t={timestamp}{}", tags.collect::<String>())
     }
 
-    /// The value of `webhook-signature` (Standard Webhooks) for an event that is sent at `timestamp`.
+    /// Returns the value of `webhook-signature` (Standard Webhooks) for an event sent at `timestamp`.
     pub fn standard_header(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let message = [id.as_bytes(), b".", &message(timestamp, body)].concat();
         let sign = |secret: &WebhookSecret| Base64::encode_string(hmac::sign(&secret.0, &message).as_ref());
@@ -115,14 +115,14 @@ fn message(timestamp: u64, body: &[u8]) -> Vec<u8> {
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of a key.
+    /// Returns the hash of a key.
     pub fn of(key: &str) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
         Self(hash)
     }
 
-    /// The hash that the policy file has as `sha256:` and 64 hexadecimal digits.
+    /// Parses a hash as the policy file has it: `sha256:` and 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         <[u8; 32]>::from_hex(text.strip_prefix(HASH_PREFIX)?).ok().map(Self)
     }
@@ -145,7 +145,7 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// A new API key.
+/// Generates an API key.
 pub fn new_api_key() -> String {
     format!("{KEY_PREFIX}{}", hex::encode(B256::random()))
 }

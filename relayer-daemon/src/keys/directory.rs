@@ -1,8 +1,8 @@
 //! Several keys: a directory with one file for each, with the key in hex or as an encrypted keystore.
 //!
-//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. Of systemd's
-//! directory of credentials, where a service has all of them, those are keys that come from
-//! `LoadCredential=keys:…`. All keystores have the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
+//! Hidden files are ignored, so that a directory that Kubernetes mounts can be used as it is. In systemd's
+//! directory of credentials, where a service has all of them, only those from `LoadCredential=keys:…` are
+//! keys. All keystores have the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use alloy::{primitives::Address, signers::local::PrivateKeySigner};
 
 use super::{CREDENTIALS, KeyFileError, KeyLoadError, parse_key, private_file, with_password};
 
-/// The keys of a directory, by the names of their files.
+/// Loads the keys of a directory, in the order of their files' names.
 pub(super) fn load(
     dir: &Path,
     var: impl Fn(&str) -> Option<String>,

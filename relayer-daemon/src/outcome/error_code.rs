@@ -142,22 +142,22 @@ impl ErrorCode {
     /// All codes.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The code as error bodies carry it.
+    /// Returns the code as error bodies carry it.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The default message (service.md section 7).
+    /// Returns the default message (service.md section 7).
     pub const fn wording(self) -> &'static str {
         self.status_and_wording().1
     }
 
-    /// The HTTP status (service.md section 7).
+    /// Returns the HTTP status (service.md section 7).
     pub const fn status(self) -> u16 {
         self.status_and_wording().0
     }
 
-    /// The default `Retry-After`, seconds.
+    /// Returns the default `Retry-After`, seconds.
     pub const fn retry_after(self) -> Option<u64> {
         match self {
             Self::RelayerBalanceTooLow | Self::AccountDelegated => Some(600),

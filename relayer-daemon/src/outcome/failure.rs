@@ -18,51 +18,51 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with its code's default message.
+    /// Creates a failure with its code's default message.
     pub const fn of(code: ErrorCode) -> Self {
         Self { code, detail: None, retry_after: code.retry_after() }
     }
 
-    /// A failure with a message of its own.
+    /// Creates a failure with a message of its own.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..Self::of(code) }
     }
 
-    /// The message, for people. Its wording may change; the code does not.
+    /// Returns the message, for people. Its wording may change; the code does not.
     pub fn message(&self) -> &str {
         self.detail.as_deref().unwrap_or_else(|| self.code.wording())
     }
 
-    /// The same failure with `Retry-After`.
+    /// Returns the same failure with `Retry-After`.
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// 429: too many requests from one IP.
+    /// Creates a 429: too many requests from one IP.
     pub fn ip_limit(per_hour: u32, wait_seconds: u64) -> Self {
         Self::new(ErrorCode::IpRateLimited, format!("IP rate limit exceeded ({per_hour}/hour)"))
             .retry_after(wait_seconds)
     }
 
-    /// 429: too many reads from one IP.
+    /// Creates a 429: too many reads from one IP.
     pub fn read_limit(per_minute: u32, wait_seconds: u64) -> Self {
         Self::new(ErrorCode::IpRateLimited, format!("IP rate limit exceeded ({per_minute}/minute)"))
             .retry_after(wait_seconds)
     }
 
-    /// 429: too many requests by one signer.
+    /// Creates a 429: too many requests by one signer.
     pub fn signer_limit(per_hour: u32, wait_seconds: u64) -> Self {
         Self::new(ErrorCode::SignerRateLimited, format!("Signer rate limit exceeded ({per_hour}/hour)"))
             .retry_after(wait_seconds)
     }
 
-    /// 429: the gas budget is used up.
+    /// Creates a 429: the gas budget is used up.
     pub fn budget_exhausted(wait_seconds: u64) -> Self {
         Self::of(ErrorCode::GasBudgetExhausted).retry_after(wait_seconds)
     }
 
-    /// 429: a signer, client or network has used up its share of the budget.
+    /// Creates a 429: a signer, client or network has used up its share of the budget.
     pub fn share_exhausted(party: PartyKind, wait_seconds: u64) -> Self {
         let party = match party {
             PartyKind::Signer => "This signer's",
@@ -74,12 +74,12 @@ impl Failure {
         Self::new(ErrorCode::BudgetShareExhausted, message).retry_after(wait_seconds)
     }
 
-    /// 500: the call reverted; the contract's reason is the message.
+    /// Creates a 500: the call reverted; the contract's reason is the message.
     pub fn reverted(reason: impl Into<String>) -> Self {
         Self::new(ErrorCode::CallReverted, reason)
     }
 
-    /// 500: no RPC endpoint answered, or the answer is malformed.
+    /// Creates a 500: no RPC endpoint answered, or the answer is malformed.
     pub fn rpc(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::RpcFailed, message)
     }

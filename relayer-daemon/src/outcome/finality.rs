@@ -6,9 +6,9 @@ use strum::EnumString;
 
 /// Blocks behind the newest one at which a block is safe where the chain has no such tag.
 const SAFE_DEPTH: u64 = 32;
-/// The same for a final one.
+/// Blocks behind the newest one at which a block is final where the chain has no such tag.
 const FINAL_DEPTH: u64 = 64;
-/// Seconds that must have passed since the daemon saw it mined then as well: a block may take a fraction of a
+/// Seconds that must then have passed as well since the daemon saw it mined: a block may take a fraction of a
 /// second.
 const SETTLED_SECONDS: u64 = 900;
 
@@ -26,7 +26,7 @@ pub enum Finality {
     Finalized,
 }
 
-/// The numbers of the newest, the safe and the final block.
+/// The numbers of the safe and the final block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeads {
     /// The highest safe block.
@@ -38,7 +38,7 @@ pub struct BlockHeads {
 }
 
 impl BlockHeads {
-    /// The heads by the chain's tags; by depth below `latest` where it does not know a tag.
+    /// Returns the heads by the chain's tags; by depth below `latest` where it does not know a tag.
     pub fn new(latest: u64, safe: Option<u64>, finalized: Option<u64>) -> Self {
         let seconds = if safe.is_some() && finalized.is_some() { 0 } else { SETTLED_SECONDS };
         let finalized = finalized.unwrap_or_else(|| latest.saturating_sub(FINAL_DEPTH)).min(latest);

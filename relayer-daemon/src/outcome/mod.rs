@@ -53,7 +53,7 @@ pub struct MinedTransaction {
 }
 
 impl RelayOutcome {
-    /// The relay's state as `GET /relay/:id` names it.
+    /// Returns the relay's state as `GET /relay/:id` names it.
     pub const fn state(&self) -> &'static str {
         match self {
             Self::Executed { .. } => "executed",
@@ -62,7 +62,7 @@ impl RelayOutcome {
         }
     }
 
-    /// The transaction that ended it, the reason of its failure, and the agent that it registered.
+    /// Returns the transaction that ended it, the reason of its failure, and the agent that it registered.
     pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
         match self {
             Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),

@@ -35,7 +35,8 @@ pub(crate) struct RelayState<'a> {
 }
 
 impl<'a> RelayState<'a> {
-    /// The state of a relay with this outcome, pending without one. Its block, if it has one, is so final.
+    /// Creates the state of a relay, pending without an outcome; `finality` is that of its block, if it has
+    /// one.
     pub(crate) fn new(id: B256, outcome: Option<&'a RelayOutcome>, finality: Option<Finality>) -> Self {
         let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
         Self {
@@ -49,7 +50,7 @@ impl<'a> RelayState<'a> {
         }
     }
 
-    /// The number of its block, if it was mined.
+    /// Returns the number of its block, if it was mined.
     pub(crate) fn block_number(&self) -> Option<u64> {
         self.mined.map(|mined| mined.block_number)
     }

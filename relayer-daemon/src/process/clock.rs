@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A source of wall-clock time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Unix seconds.
+    /// Returns the time, unix seconds.
     fn now(&self) -> u64;
 
     /// Tells the time of the chain's newest block, unix seconds. A clock that fell behind catches up.
@@ -40,7 +40,7 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// A clock that shows the machine's time now.
+    /// Creates a clock that shows the machine's time now.
     pub fn start() -> Self {
         Self::at(machine_time(), since_boot())
     }
@@ -80,13 +80,13 @@ fn machine_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The time since boot, sleep included; it cannot be set.
+/// Returns the time since boot, sleep included; it cannot be set.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The daemon's clock. A test can move that of an unoptimised build (see [`crate::process::faults`]).
+/// Returns the daemon's clock. A test can move that of an unoptimised build (see [`crate::process::faults`]).
 pub fn shared() -> SharedClock {
     #[cfg(debug_assertions)]
     if let Some(clock) = crate::process::faults::MovableClock::from_env() {

@@ -2,9 +2,9 @@
 //!
 //! In a release, which has no debug assertions, a [`point`] compiles to nothing and no variable is read.
 //!
-//! Else `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>`
-//! the n-th time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is added to the machine's
-//! time; it is read at each call of the clock.
+//! Otherwise `CRASH_AT=<point>` aborts the process the first time the point is reached,
+//! `CRASH_AT=<point>:<n>` the n-th time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is
+//! added to the machine's time; it is read at each call of the clock.
 
 /// The points, in the order of the pipeline.
 pub const POINTS: [&str; 12] = [
@@ -22,7 +22,7 @@ pub const POINTS: [&str; 12] = [
     "before_answer",
 ];
 
-/// A step of the pipeline has been reached.
+/// Marks a step of the pipeline as reached, which does nothing in a release.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn point(_name: &'static str) {}
@@ -55,7 +55,7 @@ mod enabled {
         Some(Crash { point: point.to_owned(), remaining: AtomicU64::new(nth) })
     });
 
-    /// A step of the pipeline has been reached: aborts if the test has chosen it.
+    /// Marks a step of the pipeline as reached: aborts if the test has chosen it.
     pub fn point(name: &'static str) {
         debug_assert!(super::POINTS.contains(&name), "{name} is no documented crash point");
         let Some(crash) = CRASH.as_ref().filter(|crash| crash.point == name) else { return };
@@ -73,7 +73,7 @@ mod enabled {
     }
 
     impl MovableClock {
-        /// The clock, if `CLOCK_OFFSET_FILE` is set.
+        /// Returns the clock if `CLOCK_OFFSET_FILE` is set.
         pub fn from_env() -> Option<Self> {
             let offset_file = env::var_os("CLOCK_OFFSET_FILE")?.into();
             Some(Self { clock: SteadyClock::start(), offset_file })

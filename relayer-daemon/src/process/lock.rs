@@ -64,7 +64,7 @@ impl Holder {
     /// Asks it to drain.
     ///
     /// # Errors
-    /// If the file does not name it, it is in another container, or it belongs to another user.
+    /// Fails if the file does not name it, it is in another container, or it belongs to another user.
     pub fn ask_to_drain(self) -> Result<(), LockError> {
         let pid = self.pid.ok_or(LockError::Unusable(io::ErrorKind::NotFound))?;
         // A process does not wait for its own lock: then the id is another namespace's.
@@ -103,7 +103,7 @@ impl ProcessLock {
         sign(file)
     }
 
-    /// The current holder of the lock at `path`. Changes nothing, and creates no file.
+    /// Returns the current holder of the lock at `path`. Changes nothing, and creates no file.
     pub fn holder(path: &Path) -> Result<Option<Holder>, LockError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -125,7 +125,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Writes the own process id into the locked file.
+/// Writes this process's id and namespace into the locked file.
 fn sign(mut file: File) -> Result<ProcessLock, LockError> {
     file.set_len(0)?;
     file.rewind()?;
@@ -141,7 +141,7 @@ fn holder(mut file: &File) -> io::Result<Holder> {
     Ok(Holder { pid: pid.parse().ok().and_then(Pid::from_raw), is_here: place == namespace() })
 }
 
-/// The PID namespace of this process on this boot, in one word; two machines or containers have two.
+/// Returns the PID namespace of this process and boot in one word, unique to a machine or container.
 fn namespace() -> String {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

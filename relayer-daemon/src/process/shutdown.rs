@@ -11,7 +11,7 @@ pub async fn stopped(stop: &mut ShutdownSignal) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// What comes of `work`; `None` at the signal, which ends it.
+/// Runs `work` and returns its result; `None` at the signal, which cancels it.
 pub async fn unless_stopped<T>(stop: &mut ShutdownSignal, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,5 +1,5 @@
 //! A key in AWS KMS, of the kind `ECC_SECG_P256K1`. Region, credentials and endpoint are found as AWS's tools
-//! find them: `AWS_REGION`, `AWS_ACCESS_KEY_ID`, a profile, a web identity, the machine's role, ....
+//! find them: `AWS_REGION`, `AWS_ACCESS_KEY_ID`, a profile, a web identity, the machine's role, and others.
 
 use std::{error::Error, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(super) struct KmsSigner {
 }
 
 impl KmsSigner {
-    /// The key with this id, ARN or alias.
+    /// Creates the signer of the key with this id, ARN or alias.
     pub(super) fn new(key_id: &str) -> Self {
         Self { key_id: key_id.into(), opened: Arc::default() }
     }
@@ -63,7 +63,7 @@ async fn open(key_id: String) -> Result<AwsSigner, SignerError> {
     AwsSigner::new(client, key_id, None).await.map_err(|error| refused(&error))
 }
 
-/// AWS's errors say what is wrong in their causes only.
+/// Converts AWS's errors, which say what is wrong only in their causes.
 fn refused(error: &(dyn Error + 'static)) -> SignerError {
     let mut causes = vec![error.to_string()];
     let mut next = error.source();

@@ -76,7 +76,7 @@ impl fmt::Debug for TxSigner {
     }
 }
 
-/// The address, and where the key is.
+/// Shows the address and the location of the key.
 impl fmt::Display for TxSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
@@ -95,7 +95,7 @@ impl From<PrivateKeySigner> for TxSigner {
 }
 
 impl TxSigner {
-    /// The signer of an account without its key: it signs nothing.
+    /// Creates the signer of an account without its key: it signs nothing.
     pub const fn absent(address: Address) -> Self {
         Self { address, key: Key::Absent, time_limit: Duration::MAX }
     }
@@ -105,7 +105,7 @@ impl TxSigner {
         !matches!(self.key, Key::Absent)
     }
 
-    /// The account.
+    /// Returns the account.
     pub const fn address(&self) -> Address {
         self.address
     }
@@ -132,8 +132,8 @@ impl TxSigner {
         self.verified(signature, transaction)
     }
 
-    /// An outside signature as nodes take it: the account's for this transaction, with `s` in the lower half
-    /// (EIP-2), which recovery alone does not check.
+    /// Returns an outside signature as nodes take it: the account's for this transaction, with `s` in the
+    /// lower half (EIP-2), which recovery alone does not check.
     fn verified(&self, signature: Signature, transaction: &TxEip1559) -> Result<Signature, SignerError> {
         let signature = signature.normalized_s();
         let signed_by = signature.recover_address_from_prehash(&transaction.signature_hash());

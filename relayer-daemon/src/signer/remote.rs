@@ -57,7 +57,7 @@ impl RemoteSigner {
         Ok(Self { client, url: Arc::new(url) })
     }
 
-    /// Its scheme, host and port.
+    /// Returns its scheme, host and port.
     pub(super) fn label(&self) -> String {
         public_origin(self.url.as_str())
     }
@@ -107,7 +107,7 @@ impl RemoteSigner {
     }
 }
 
-/// The transaction as `eth_signTransaction` takes it.
+/// Returns the transaction as `eth_signTransaction` takes it.
 fn call(from: Address, transaction: &TxEip1559) -> Value {
     json!({
         "type": "0x2",

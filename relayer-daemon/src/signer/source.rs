@@ -1,8 +1,8 @@
 //! The signers that the environment names: keys in this process, or signers outside it, one for each account.
 //!
 //! A signer outside is not called here, with one exception: a single KMS key without an address is asked for
-//! its public key. Whether the others sign is found out by the checks before the start, and what is wrong
-//! with one stops its account alone.
+//! its public key. The checks before the start find out whether the others sign, and a fault of one stops its
+//! account alone.
 
 use std::{collections::BTreeSet, env, time::Duration};
 
@@ -21,46 +21,46 @@ const REMOTE_ADDRESS: &str = "RELAYER_KEY_REMOTE_ADDRESS";
 /// The reason why there is no signer. Names the variable, never its content; an address is no secret.
 #[derive(Debug, Error)]
 pub enum SignerSourceError {
-    /// A key in this process.
+    /// The key in this process cannot be loaded.
     #[error(transparent)]
     Key(#[from] KeyLoadError),
-    /// A key in this process, and a signer outside it.
+    /// There is a key in this process, and a signer outside it.
     #[error("more than one key: set only one of {}, or {KMS} and {REMOTE}", keys::SOURCES.join(", "))]
     Ambiguous,
-    /// Not a URL.
+    /// An entry is no URL.
     #[error("{REMOTE}: entry {0} is no http or https URL (its text is not shown: it may hold a token)")]
     Url(usize),
-    /// No address, or a wrong one.
+    /// An entry is no address.
     #[error("{REMOTE} needs {REMOTE_ADDRESS}: the addresses that it signs for; entry {0} is none")]
     Address(usize),
-    /// As many URLs as addresses, or one for all.
+    /// The URLs are neither one for all nor as many as the addresses.
     #[error(
         "{REMOTE} has {0} URLs for the {1} addresses of {REMOTE_ADDRESS}: set one for all, or one for each"
     )]
     Urls(usize, usize),
-    /// No HTTP client.
+    /// No HTTP client can be built.
     #[error("no HTTP client can be built for {REMOTE}")]
     Client,
-    /// KMS does not have it.
+    /// KMS did not give the key's account.
     #[error("{KMS}: {0}")]
     Kms(SignerError),
-    /// An address of KMS that is none.
+    /// An entry of KMS's addresses is no address.
     #[error("{KMS_ADDRESS}: entry {0} is no address")]
     KmsAddress(usize),
-    /// Keys of KMS, of which the accounts are not known while KMS does not answer.
+    /// Several keys of KMS lack addresses: their accounts are unknown while KMS does not answer.
     #[error(
         "{KMS} has {0} keys and {KMS_ADDRESS} {1} addresses: with several accounts each key needs its own"
     )]
     KmsAddresses(usize, usize),
-    /// An account with two signers.
+    /// An account has two signers.
     #[error("{0} has two signers: name each account once")]
     Twice(Address),
-    /// Built without KMS.
+    /// The program was built without KMS.
     #[error("{KMS}: this program was built without the feature `kms`")]
     NoKms,
 }
 
-/// The signers that the environment names: at least one, and each account once. A signature may take
+/// Returns the signers that the environment names: at least one, and each account once. A signature may take
 /// `time_limit`.
 ///
 /// # Errors
@@ -96,12 +96,12 @@ pub async fn from_env(time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourc
     }
 }
 
-/// The entries of a list, each with its position from 1 on.
+/// Returns the entries of a list, each with its position from 1 on.
 fn entries(list: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(list.split(',').map(str::trim))
 }
 
-/// The addresses of a list; the position of one that is none.
+/// Parses the addresses of a list; the error is the position of an entry that is none.
 fn addresses(list: &str) -> Result<Vec<Address>, usize> {
     entries(list).map(|(position, text)| text.parse().map_err(|_| position)).collect()
 }
@@ -124,7 +124,7 @@ fn remote(urls: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSign
     accounts.into_iter().zip(urls.iter().cycle()).map(signer).collect()
 }
 
-/// Keys in KMS with their accounts: KMS is asked for them before they first sign.
+/// Returns the signers of keys in KMS with their accounts: KMS is asked for them before they first sign.
 #[cfg(feature = "kms")]
 fn kms(key_ids: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
     let key_ids: Vec<&str> = entries(key_ids).map(|(_, key_id)| key_id).collect();
@@ -141,7 +141,7 @@ fn kms(key_ids: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSign
     Ok(accounts.into_iter().zip(key_ids).map(key).collect())
 }
 
-/// The only key, of an account that KMS tells.
+/// Opens a single key, and reads its account from KMS.
 #[cfg(feature = "kms")]
 async fn opened(key_id: &str, time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
     let signer = super::kms::KmsSigner::new(key_id);

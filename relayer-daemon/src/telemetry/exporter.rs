@@ -15,14 +15,14 @@ use crate::{
 
 /// Timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of the last exports, from the shutdown on: of the one in hand, too.
+/// Timeout of the last exports, counted from the shutdown, the one in hand included.
 const LAST_EXPORTS: Duration = Duration::from_secs(1);
 /// Interval between exports of spans.
 const SPANS_EVERY: Duration = Duration::from_secs(2);
 /// The most spans of one export.
 const BATCH: usize = 2_048;
 
-/// Exports to one collector.
+/// Exporter to one collector.
 pub struct Exporter {
     client: Client,
     target: TelemetryTarget,
@@ -32,10 +32,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter; it opens no connection yet.
+    /// Creates an exporter; it opens no connection yet.
     ///
     /// # Errors
-    /// If no HTTP client can be built.
+    /// Fails if no HTTP client can be built.
     pub fn new(target: TelemetryTarget, metrics: Metrics) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .timeout(TIMEOUT)

@@ -23,7 +23,7 @@ use spans::{FinishedSpan, SpanLayer};
 
 use crate::process::logging::SPANS;
 
-/// Spans that wait for their export.
+/// Largest number of spans that wait for their export.
 const QUEUE: usize = 8_192;
 
 /// The collector's URL, the headers it wants, and the interval of exports.
@@ -46,7 +46,7 @@ pub struct TelemetryError(&'static str, &'static str);
 pub struct SpanQueue(mpsc::Receiver<FinishedSpan>);
 
 impl TelemetryTarget {
-    /// A target; `headers` are `name=value`, comma-separated.
+    /// Creates a target; `headers` are `name=value`, comma-separated.
     pub fn new(
         endpoint: &str,
         headers: &str,
@@ -73,7 +73,7 @@ impl TelemetryTarget {
     }
 }
 
-/// A header's value as OpenTelemetry writes it, percent-encoded.
+/// Decodes a header's value as OpenTelemetry writes it, percent-encoded.
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut decoded) = (text.bytes(), Vec::with_capacity(text.len()));
     while let Some(byte) = bytes.next() {
@@ -86,7 +86,7 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// A layer that collects finished spans, and the queue that has them.
+/// Creates a layer that collects finished spans, and the queue that has them.
 pub fn collect() -> (Box<dyn Layer<Registry> + Send + Sync>, SpanQueue) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let filter = Targets::new().with_target(SPANS, Level::TRACE);

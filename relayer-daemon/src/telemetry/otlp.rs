@@ -12,7 +12,7 @@ const CUMULATIVE: u8 = 2;
 /// `STATUS_CODE_ERROR`.
 const FAILED: u8 = 2;
 
-/// The body for `/v1/traces`.
+/// Returns the body for `/v1/traces`.
 pub(super) fn traces(service: &str, spans: &[FinishedSpan]) -> Value {
     let spans: Vec<Value> = spans.iter().map(span).collect();
     json!({
@@ -23,7 +23,7 @@ pub(super) fn traces(service: &str, spans: &[FinishedSpan]) -> Value {
     })
 }
 
-/// The body for `/v1/metrics`, counted since `started_ns`.
+/// Returns the body for `/v1/metrics`, counted since `started_ns`.
 pub(super) fn metrics(service: &str, families: &[MetricFamily], started_ns: u128, now_ns: u128) -> Value {
     let metrics: Vec<Value> =
         families.iter().filter_map(|family| metric(family, started_ns, now_ns)).collect();
@@ -115,7 +115,7 @@ fn metric(family: &MetricFamily, started_ns: u128, now_ns: u128) -> Option<Value
     Some(json!({ "name": family.name(), "description": family.help(), field: data }))
 }
 
-/// Prometheus counts cumulatively, OTLP per bucket, with one more bucket above the last bound.
+/// Converts Prometheus's cumulative counts to OTLP's per bucket, with one more bucket above the last bound.
 fn histogram(metric: &Metric) -> Value {
     let histogram = metric.get_histogram();
     let finite = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());

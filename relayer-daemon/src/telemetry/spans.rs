@@ -39,7 +39,7 @@ pub(super) struct FinishedSpan {
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
-/// Collects finished spans.
+/// Layer that collects finished spans.
 #[derive(Debug)]
 pub(super) struct SpanLayer(pub(super) mpsc::Sender<FinishedSpan>);
 
@@ -47,7 +47,7 @@ pub(super) fn now_ns() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
-/// Reads fields as text.
+/// Visitor that reads fields as text.
 struct Fields<'a>(&'a mut Vec<(&'static str, String)>);
 
 impl Visit for Fields<'_> {
@@ -100,7 +100,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     }
 }
 
-/// The trace and the span in a `traceparent` header.
+/// Parses the trace and the span in a `traceparent` header.
 fn trace_parent(text: &str) -> Option<(TraceId, SpanId)> {
     let mut parts = text.split('-');
     let (_version, trace, span) = (parts.next()?, parts.next()?, parts.next()?);

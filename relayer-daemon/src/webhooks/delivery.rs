@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The header with an event's id.
 const EVENT: &str = "x-relayer-event";
 
-/// The client that delivers.
+/// HTTP client that delivers events.
 #[derive(Debug, Clone)]
 pub struct DeliveryClient(Client);
 
@@ -28,10 +28,10 @@ pub(super) enum NotDelivered {
 }
 
 impl DeliveryClient {
-    /// A client; it opens no connection yet.
+    /// Creates a client; it opens no connection yet.
     ///
     /// # Errors
-    /// If no HTTP client can be built.
+    /// Fails if no HTTP client can be built.
     pub fn new() -> Result<Self, reqwest::Error> {
         // A proxy from the environment, or a redirect's target, would see what is not theirs.
         let builder = Client::builder().timeout(TIMEOUT).redirect(redirect::Policy::none()).no_proxy();

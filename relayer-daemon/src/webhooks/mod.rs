@@ -60,7 +60,7 @@ pub struct Deliverer {
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
-    /// While it is valid this daemon delivers: one of a fleet does.
+    /// Lease under which this daemon delivers: in a fleet one daemon does.
     pub duty: Lease,
 }
 
@@ -150,7 +150,7 @@ impl Deliverer {
         result == DeliveryResult::Delivered
     }
 
-    /// The keys with events that nothing delivers.
+    /// Returns the keys with events that nothing delivers.
     async fn keys_without_webhook(&self, policy: &Policy) -> Vec<String> {
         let mut keys = self.store.run(|store| store.keys_with_open_events()).await.unwrap_or_default();
         keys.retain(|key| policy.webhooks().all(|(known, _)| known != key));
@@ -184,7 +184,7 @@ impl Deliverer {
     }
 }
 
-/// The time of the next attempt after one more that failed.
+/// Returns the time of the next attempt after one that failed, or that the event is given up.
 fn after_failure(event: &WebhookEvent, now: u64) -> DeliveryResult {
     let doublings = event.attempts.min(20);
     let pause = (FIRST_PAUSE << doublings).min(LONGEST_PAUSE);
