@@ -4,10 +4,10 @@
 use std::{collections::BTreeSet, process::Command};
 
 const TEXTS: [&str; 2] = [include_str!("../ops/alerts.yaml"), include_str!("../../docs/relayer-runbook.md")];
-/// What they name without its arguments.
+/// Commands that they name without arguments.
 const NAMES: [&str; 2] = ["relayer-daemon ctl", "ctl cancel"];
 
-/// What stands for a placeholder.
+/// Returns the argument that stands for a placeholder.
 fn given(word: &str) -> String {
     match word {
         "ACCOUNT" | "OLD" | "0xOLD" => format!("0x{}", "1".repeat(40)),

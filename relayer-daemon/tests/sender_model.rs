@@ -107,7 +107,7 @@ fn one_wrong_count_reopens_nothing_and_leaves_no_gap_to_fill() {
     });
 }
 
-/// Histories that ended wrongly once, without more to see than what must always hold in the end.
+/// Histories that ended wrongly once. Only what must always hold in the end is checked.
 #[test]
 fn what_once_went_wrong_goes_right() {
     let seeded = Setup { seed: 557_358_809_340_181_883, ..SINGLE };

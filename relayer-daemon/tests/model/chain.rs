@@ -19,8 +19,9 @@ pub const GWEI: u128 = 1_000_000_000;
 pub const TIP: u128 = GWEI / 10;
 /// The greatest age of the market that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);
-/// The age at which a block is safe, and at which it is final: no reorg undoes it then.
+/// The age at which a block is safe.
 pub const SAFE_AFTER: Duration = Duration::from_secs(600);
+/// The age at which a block is final: no reorg undoes it then.
 pub const FINAL_AFTER: Duration = Duration::from_secs(1_200);
 
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ pub struct Sent {
     pub gas_limit: u64,
     /// The request it carries; `None` for a no-op.
     pub request: Option<(Address, U256)>,
-    /// Whether it reverted as a whole when it was mined, as with too little gas: the request stays valid.
+    /// True if it reverted as a whole when it was mined, as with too little gas: the request stays valid.
     pub reverts: bool,
 }
 
@@ -98,7 +99,7 @@ impl ModelView {
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
     }
 
-    /// What our accounts paid, without foreign transactions.
+    /// Returns what our accounts paid, wei, without foreign transactions.
     pub fn paid(&self) -> u128 {
         let paid = |entry: &ModelTransaction| match entry {
             ModelTransaction::Ours(sent, price) => u128::from(gas_used(sent)) * price,
@@ -107,7 +108,7 @@ impl ModelView {
         self.entries().map(paid).sum()
     }
 
-    /// Whether this transaction is on the chain and carried out its request.
+    /// Returns whether this transaction is on the chain and carried out its request.
     pub fn carried_out(&self, hash: B256) -> bool {
         // A no-op succeeds too, but reports nothing.
         self.receipt(hash).is_some_and(|receipt| receipt.status && !receipt.logs.is_empty())
@@ -184,12 +185,12 @@ pub struct ModelChain {
     fee_cap: u128,
     budget_is_limited: bool,
     pub unwilling: bool,
-    /// So many of the next relays revert as a whole when they are mined.
+    /// Number of next relays that revert as a whole when they are mined.
     pub reverts: usize,
     pub rejects: bool,
     pub ignored: BTreeSet<Address>,
     pub empty: BTreeSet<Address>,
-    /// What accounts hold that have less than anything costs, wei.
+    /// Balances of accounts that cannot pay for everything, wei.
     pub balances: BTreeMap<Address, u128>,
     /// Every transaction ever sent, by account and nonce, in order.
     offered: HashMap<(Address, u64), Vec<Sent>>,
@@ -205,7 +206,7 @@ impl ModelChain {
         chain
     }
 
-    /// The chain as shown by a machine that is `age` behind.
+    /// Returns the chain as shown by a machine that is `age` behind.
     pub fn view(&self, age: Duration) -> ModelView {
         let then = Instant::now().checked_sub(age);
         let was = self.history.iter().rev().find(|(since, _)| then.is_some_and(|then| *since <= then));
@@ -225,7 +226,7 @@ impl ModelChain {
         (mined..).find(|nonce| !self.pool.contains_key(&(account, *nonce))).unwrap_or(mined)
     }
 
-    /// The tags of a machine with this head.
+    /// Returns the tags of a machine with this head.
     pub fn heads(&self, head: u64) -> BlockHeads {
         let tagged = |age| Some(self.view(age).head().min(head));
         BlockHeads::new(head, tagged(SAFE_AFTER), tagged(FINAL_AFTER))
@@ -257,7 +258,7 @@ impl ModelChain {
         }
     }
 
-    /// A block with up to `room` of our transactions.
+    /// Mines a block with up to `room` of our transactions.
     pub fn mine(&mut self, room: usize) {
         let room = if self.unwilling { 0 } else { room };
         let mut block = Vec::new();
@@ -324,7 +325,7 @@ impl ModelChain {
         self.base_fee = wei;
     }
 
-    /// The highest price a transaction had to pay in the last seconds: what a replacement may answer.
+    /// Returns the highest price of the last seconds, which a replacement may answer.
     fn recent_price(&self) -> u128 {
         let recent = self.base_fees.iter().filter(|(until, _)| until.elapsed() <= OLDEST_MARKET);
         recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP

@@ -32,7 +32,7 @@ thread_local! {
     static URL: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// What has statements run beside the daemons.
+/// The daemons' database, for statements beside theirs.
 pub enum Database {
     /// A file has no replica.
     Alone,
@@ -43,7 +43,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// An empty database for several daemons, with this clock.
+    /// Creates an empty database for several daemons, with this clock.
     pub fn shared(is_postgres: bool, clock: Arc<AtomicI64>) -> (Store, Self) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         #[cfg(feature = "postgres")]
@@ -81,7 +81,7 @@ impl Database {
         }
     }
 
-    /// From now on the replica gets nothing more.
+    /// Stops replication: the replica gets nothing more.
     pub fn lag(&self) {
         let prefix = match self {
             Self::Memory(_) => "temp.",
@@ -96,7 +96,7 @@ impl Database {
         self.run(&copies.collect::<String>());
     }
 
-    /// The replica that lags behind is the primary.
+    /// Makes the replica that lags behind the primary.
     pub fn fail_over(&self) {
         let filled =
             TABLES.iter().map(|(table, _)| format!("INSERT INTO {table} SELECT * FROM lag_{table};"));

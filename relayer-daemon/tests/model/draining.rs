@@ -6,13 +6,13 @@ use super::fleet::{PAIR, drain, holder};
 use super::ops::Op::*;
 use super::*;
 
-/// One of the signer's requests to this daemon.
+/// Posts the signer's next request to this daemon.
 async fn request_at(simulation: &mut Simulation, index: usize, signer: u8) {
     simulation.turn.store(index, Ordering::Relaxed);
     simulation.play([Request(signer)]).await;
 }
 
-/// The signer's request with this nonce, to this daemon.
+/// Posts the first signer's request with this nonce to this daemon.
 async fn post_at(simulation: &mut Simulation, index: usize, nonce: u8) {
     simulation.turn.store(index, Ordering::Relaxed);
     simulation.post(body(0, U256::from(nonce), 0, 100_000)).await;
@@ -36,7 +36,7 @@ fn a_daemon_that_drains_hands_over_what_waits_for_a_relay_of_a_daemon_that_canno
     assert_eq!(ended.executed(), 2);
 }
 
-/// Without an account, or with an empty one.
+/// The other daemon has no account, or an empty one.
 #[test]
 fn a_daemon_that_has_nothing_to_send_from_keeps_what_it_accepts_until_the_account_of_one_that_drains_comes() {
     for accounts in [1, 2] {

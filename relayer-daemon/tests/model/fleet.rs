@@ -5,7 +5,7 @@ use relayer_daemon::sender::carrier::Carrier;
 use super::ops::Op::*;
 use super::*;
 
-/// How exactly the clock is set: leases end within seconds.
+/// Interval at which the clock is set: leases end within seconds.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(super) const PAIR: Setup = Setup { daemons: 2, ..SINGLE };
@@ -175,7 +175,7 @@ fn a_relay_whose_nonce_another_one_gets_after_a_failover_runs_again() {
     }
 }
 
-/// Shorter than a beat, so that no daemon notices it by its lease.
+/// The lag is shorter than a beat, so that no daemon notices the failover by its lease.
 #[test]
 fn a_nonce_whose_end_a_failover_has_lost_is_settled_again() {
     let silent = [Wait(100), Request(0), NoNonces(false), Lag, SilentEndpoint(false), Mine(1), Foreign(0)];
@@ -216,7 +216,7 @@ fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {
     history(Setup { seed: 12_543, ..PAIR }, lost, |_| {});
 }
 
-/// At the daemon of an account that gets no relays, and at the other one.
+/// Relays come to the daemon of the account that gets none, and to the other one.
 #[test]
 fn a_relay_at_a_daemon_with_an_empty_or_delegated_account_is_sent_by_another_daemon() {
     for is_delegated in [false, true] {
@@ -249,7 +249,7 @@ fn a_relay_at_a_daemon_with_a_stuck_account_is_sent_by_another_daemon() {
     });
 }
 
-/// It holds enough to be no empty one, and for other relays.
+/// The account holds enough not to count as empty, and for other relays.
 #[test]
 fn a_relay_that_a_daemons_account_cannot_pay_for_is_sent_by_another_daemon_and_refused_where_none_can() {
     let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
@@ -289,7 +289,7 @@ fn a_relay_that_a_daemons_account_cannot_pay_for_waits_for_the_account_of_a_daem
     });
 }
 
-/// The index of the daemon that has this account.
+/// Returns the index of the daemon that has this account.
 pub(super) fn holder(simulation: &Simulation, account: u8) -> usize {
     let account = simulation.account(account);
     let holds = |life: &Life| life.relayer.accounts.addresses().contains(&account);
@@ -303,7 +303,7 @@ pub(super) fn drain(simulation: &Simulation, index: usize) -> Arc<Relayer<ModelN
     Arc::clone(&life.relayer)
 }
 
-/// It takes no relays of others, which its better account would be waited for.
+/// The draining daemon takes no relays of others, so these need not wait for its better account.
 #[test]
 fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_drains() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {
@@ -322,7 +322,7 @@ fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_dra
     });
 }
 
-/// What it has mined before is followed by then.
+/// By then the account is followed for what it has mined before.
 #[test]
 fn what_is_given_up_of_an_account_without_its_key_is_charged_where_it_is_mined() {
     let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
@@ -378,7 +378,7 @@ fn requests_are_refused_where_an_account_on_its_way_to_another_daemon_is_empty_l
     });
 }
 
-/// Also a relay that waits for the one before it.
+/// This holds for a relay that waits for the one before it, too.
 #[test]
 fn a_daemon_that_drains_while_every_account_is_cordoned_keeps_no_relays_and_the_other_one_waits_with_them() {
     let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
@@ -410,7 +410,7 @@ fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() 
     });
 }
 
-/// Also those of a daemon that died.
+/// This holds for relays of a daemon that died, too.
 #[test]
 fn a_fleet_with_every_account_cordoned_keeps_accepted_relays_until_their_deadline_and_refuses_new_ones() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {
@@ -429,7 +429,7 @@ fn a_fleet_with_every_account_cordoned_keeps_accepted_relays_until_their_deadlin
     });
 }
 
-/// As after a failover that lost that it was handed over.
+/// The store is as after a failover that lost the hand-over.
 #[test]
 fn a_relay_that_a_daemon_without_an_account_has_by_the_store_is_sent_by_another() {
     run(PAIR, async |simulation| {

@@ -37,7 +37,7 @@ fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_o
     }
 }
 
-/// It may wait for a day: a count and a look at the market a second, and no signature each time.
+/// A gap may wait for a day. A second costs a count and a look at the market, and no signature.
 #[test]
 fn a_gap_that_the_budget_does_not_allow_costs_few_calls_while_it_waits() {
     let ops = [BaseFee(40), Wait(300), WrongCount(12), Request(0), Wait(400)];

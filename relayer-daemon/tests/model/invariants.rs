@@ -57,15 +57,15 @@ impl Simulation {
         }
     }
 
-    /// How long to wait in any case: what a round of comparisons needs, and more where something may have to
-    /// be found later.
+    /// Returns the time to wait in any case: what a round of comparisons needs, and more where something may
+    /// have to be found later.
     fn least_wait(&self) -> Duration {
         let chain = self.world.chain();
         let mut least = Duration::from_secs(120);
         let has_lost = self.world.lost_commits.load(Ordering::Relaxed);
         if chain.reorganised && (chain.now().has_foreign() || has_lost) {
-            // If an undone nonce was used by a foreign transaction, or by one that a failover has lost, answers that
-            // disagree are waited for: twice ten minutes at most.
+            // If an undone nonce was used by a foreign transaction, or by one that a failover has lost,
+            // answers that disagree are waited for: twice ten minutes at most.
             least = Duration::from_secs(720);
         }
         if chain.reorganised && self.answers_were_late {
@@ -128,8 +128,8 @@ impl Simulation {
         }
 
         let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
-        // A nonce that was given up may have been mined, and be charged yet. What is expected of its relay may
-        // have been more then.
+        // A nonce that was given up may be mined, and be charged yet. What is expected of its relay may have
+        // been more then.
         let lost = self.world.accounts.iter().copied().flat_map(|account| {
             let nonces = self.store.lost(account).unwrap().into_iter();
             nonces.map(move |nonce| self.store.assignment(account, nonce).unwrap().transactions)
@@ -150,7 +150,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// What is in flight at each daemon, with whether it runs it, and how it has ended by the store.
+    /// Returns what is in flight at each daemon, whether it runs it, and its end by the store.
     fn waited_for(&self) -> Vec<(B256, bool, Option<Option<RelayOutcome>>)> {
         let stored = self.living().flat_map(|life| life.relayer.inflight.stored());
         stored.map(|(id, is_here)| (id, is_here, self.store.outcome(id).unwrap())).collect()

@@ -105,34 +105,34 @@ pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
     database: Database,
-    /// Whether the replica lags behind.
+    /// True if the replica lags behind.
     lags: bool,
     clock: Arc<TestClock>,
     keys: Vec<PrivateKeySigner>,
     budget: u128,
     lowest_base_fee: u128,
-    /// For each daemon whether its writes fail.
+    /// For each daemon, true while its writes fail.
     disk_full: Vec<Arc<AtomicBool>>,
     lives: Vec<Option<Life>>,
     turn: AtomicUsize,
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
-    /// Those of clients that hung up: each was accepted or was not.
+    /// Requests of clients that hung up: each was accepted or was not.
     hung_up: BTreeMap<B256, (Address, U256)>,
     sent: HashMap<u8, Vec<Vec<u8>>>,
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     was_abandoned: bool,
     clock_was_set: bool,
-    /// Whether answers came late: a block may have been compared with a branch that is gone.
+    /// True if answers came late: a block may have been compared with a branch that is gone.
     answers_were_late: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
-    /// More than one are a fleet.
+    /// Number of daemons; more than one are a fleet.
     pub daemons: usize,
-    /// Whether a fleet's database is Postgres.
+    /// True if a fleet's database is Postgres.
     pub is_postgres: bool,
     pub accounts: u8,
     pub budget: u128,
@@ -159,7 +159,7 @@ pub fn simulate(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Result
     })
 }
 
-/// Simulates what must end well.
+/// Runs a simulation that must end well.
 pub fn run(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Simulation {
     simulate(setup, test).unwrap()
 }
@@ -305,7 +305,7 @@ impl Simulation {
         self.world.accounts[usize::from(index) % self.world.accounts.len()]
     }
 
-    /// The number of nonces that each account has given.
+    /// Returns the number of nonces that each account has given.
     pub fn given<const N: usize>(&self) -> [u64; N] {
         let next = |index| self.store.next_nonce(self.account(index as u8)).unwrap().unwrap_or_default();
         std::array::from_fn(next)
@@ -340,7 +340,7 @@ impl Simulation {
         }
     }
 
-    /// Whether this relay is in flight, so that clients and the signer's next request wait for it.
+    /// Returns whether this relay is in flight, so that clients and the signer's next request wait for it.
     pub fn is_waited_for(&self, id: B256) -> bool {
         self.living().any(|life| life.relayer.inflight.age(id).is_some())
     }
@@ -364,7 +364,7 @@ impl Simulation {
         self.requests.keys().filter(|id| self.is_executed(**id)).count()
     }
 
-    /// The number of transactions that were signed for each relay, in no order.
+    /// Returns the number of transactions that were signed for each relay, in no order.
     pub fn tries(&self) -> Vec<usize> {
         self.requests.keys().map(|id| self.record(*id).hashes.len()).collect()
     }
@@ -382,7 +382,7 @@ impl Simulation {
         self.lives.iter().flatten()
     }
 
-    /// The daemon that the next client comes to: a load balancer leaves out those that stand still.
+    /// Returns the daemon that the next client comes to: a load balancer leaves out those that stand still.
     fn next_life(&self) -> Option<&Life> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         self.lives[turn % self.lives.len()].as_ref().filter(|life| !*life.paused.borrow())

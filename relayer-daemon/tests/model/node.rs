@@ -14,10 +14,10 @@ use relayer_daemon::chain::{
 use super::chain::{ModelView, Sent};
 use super::*;
 
-/// From how many nonces on receipts come by the block.
+/// Number of nonces from which on receipts come by the block.
 const BLOCK_RECEIPTS_FROM: usize = 2;
 
-/// What becomes of the next transaction that is sent.
+/// Loss when the next transaction is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// The node takes it; the answer is lost.
@@ -39,17 +39,17 @@ pub struct ModelFaults {
     pub silent_endpoint: bool,
 }
 
-/// What all lives of the daemon share.
+/// State that all lives of the daemon share.
 #[derive(Debug)]
 pub struct World {
     chain: Mutex<ModelChain>,
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
     pub calls: AtomicUsize,
-    /// To check that a transaction was stored before it was sent.
+    /// Shows that a transaction was stored before it was sent.
     store: Arc<Store>,
     pub accounts: Vec<Address>,
-    /// Whether a failover has lost commits: of what was written down some is not there.
+    /// True if a failover has lost commits: some of what was written is not there.
     pub lost_commits: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ impl World {
         })
     }
 
-    /// The chain, also after a check of it has failed: the end of the history tells that.
+    /// Returns the chain, also after a check of it has failed: the end of the history reports that.
     pub fn chain(&self) -> MutexGuard<'_, ModelChain> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl World {
         self.faults.lock().unwrap()
     }
 
-    /// A number below `bound`, from a sequence that the seed decides (xorshift).
+    /// Returns a number below `bound`, from a sequence that the seed decides (xorshift).
     fn random(&self, bound: u64) -> u64 {
         let mut next = self.random.load(Ordering::Relaxed);
         next ^= next << 13;
@@ -90,7 +90,7 @@ impl World {
         self.faults().latency + Duration::from_millis(self.random(20))
     }
 
-    /// What the machine shows that happens to answer, `late` behind in any case.
+    /// Returns the view of the machine that happens to answer, at least `late` behind.
     fn view_behind(&self, late: Duration) -> ModelView {
         let oldest = self.faults().oldest_view;
         let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1));
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// The account that signed this transaction, by what is stored for it.
+    /// Returns the account that signed this transaction, by what is stored for it.
     fn journalled_by(&self, nonce: u64, hash: B256) -> Option<Address> {
         let signed = |account: Address| self.store.assignment(account, nonce).unwrap().transactions;
         let mut accounts = self.accounts.iter().copied();
@@ -133,7 +133,7 @@ pub struct ModelNode {
 }
 
 impl ModelNode {
-    /// A call takes a moment, and waits while the daemon stands still. Returns whether it did.
+    /// Lets a call take a moment, and wait while the daemon stands still. Returns whether it stood still.
     async fn call(&self) -> bool {
         tokio::time::sleep(self.world.latency()).await;
         let was_paused = *self.paused.borrow();
@@ -145,7 +145,7 @@ impl ModelNode {
         was_paused
     }
 
-    /// An answer takes a moment; some do not come.
+    /// Answers after a moment; some answers do not come.
     async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
         self.world.calls.fetch_add(1, Ordering::Relaxed);
         self.call().await;

@@ -1,4 +1,4 @@
-//! What can happen in a history, and how it is made to happen.
+//! The operations of a history, and their execution.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -12,11 +12,11 @@ pub enum Op {
     RequestUntil(u8, u8),
     /// A request for ten times the gas.
     DearRequest(u8),
-    /// The same by a client that hangs up after so many moments.
+    /// A request by a client that hangs up after this many moments.
     HangUp(u8, u8),
     /// A client of this signer sends its last request once more.
     Repeat(u8),
-    /// The same with an earlier request, this many before the last.
+    /// A client sends an earlier request once more, this many before its last.
     RepeatEarlier(u8, u8),
     Mine(usize),
     Drop(usize),
@@ -32,18 +32,18 @@ pub enum Op {
     Wait(u16),
     Restart,
     LateReceipts(u8),
-    /// Each answer is from a machine that is up to so many seconds behind.
+    /// Each answer is from a machine that is up to this many seconds behind.
     OldViews(u8),
     WrongCount(u64),
     FailingReads(u8),
     SilentEndpoint(bool),
-    /// Whether the endpoint fails where the next nonce is asked.
+    /// The endpoint fails, or no longer fails, when it is asked for the next nonce.
     NoNonces(bool),
     Latency(u8),
     DiskFull(bool),
     Kill(u8),
     Pause(u8, bool),
-    /// Whether one daemon's writes fail: its leases end, and others go on.
+    /// One daemon's writes fail, or no longer fail: its leases end, and others go on.
     Cut(u8, bool),
     /// From now on the database's replica gets nothing more; a failover loses what was committed since.
     Lag,
@@ -54,7 +54,7 @@ pub enum Op {
     Revert,
     /// The node calls every relay's transaction invalid.
     Rejecting(bool),
-    /// The wall clock jumps by so many minutes.
+    /// The wall clock jumps by this many minutes.
     ClockStep(i16),
 }
 
@@ -70,7 +70,7 @@ fn set(accounts: &mut BTreeSet<Address>, account: Address, is_in: bool) {
     }
 }
 
-/// One request of each signer, one after the other.
+/// Returns one request of each signer, one after the other.
 pub fn requests() -> Vec<Op> {
     (0..SIGNERS).flat_map(|index| [Op::Request(index), Op::Wait(5)]).collect()
 }
@@ -81,7 +81,7 @@ impl Simulation {
         self.post(body).await;
     }
 
-    /// The signer's next request, as a client would post it now.
+    /// Returns the signer's next request, as a client would post it now.
     fn next_body(&mut self, index: u8, seconds: Option<u8>, gas: u64) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
         let of_fleet = (self.lives.len() > 1).then(|| self.store.pending_nonces(signer(index)).unwrap());
@@ -118,7 +118,7 @@ impl Simulation {
         });
     }
 
-    /// A client that hangs up: the server drops the handler's future wherever it is.
+    /// Posts a request by a client that hangs up: the server drops the handler's future wherever it is.
     async fn hang_up(&mut self, index: u8, moments: u8) {
         let body = self.next_body(index, None, GAS);
         let Some(life) = self.next_life().map(|life| Arc::clone(&life.relayer)) else { return };

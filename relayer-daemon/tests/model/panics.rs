@@ -1,5 +1,5 @@
-//! Panics of tasks: a runtime keeps them to itself, and what the model asserts of a transaction that is sent
-//! is asserted in the sender's task.
+//! Counts panics of tasks: a runtime keeps them to itself, and the model checks each sent transaction in the
+//! sender's task.
 
 use std::{cell::Cell, panic, sync::Once};
 

@@ -4,7 +4,7 @@ use super::fleet::PAIR;
 use super::ops::Op::*;
 use super::*;
 
-/// A request that one daemon's account cannot pay for, while the other one's is stuck.
+/// Posts a request that one daemon's account cannot pay for, while the other one's is stuck.
 async fn request_beside_a_stuck_account(simulation: &mut Simulation) {
     simulation.play([Wait(150), Ignored(1, true), Request(0), Request(1), Wait(20), Mine(8)]).await;
     assert_eq!(simulation.given(), [1, 1]);

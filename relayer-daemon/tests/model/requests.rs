@@ -18,7 +18,7 @@ pub fn signer(index: u8) -> Address {
     SIGNERS_ADDRESSES[usize::from(index)]
 }
 
-/// A signed request as a client posts it. Signing takes long without optimisation, so each is signed once.
+/// Returns a signed request as a client posts it; each is signed once, as that is slow without optimisation.
 pub fn body(index: u8, nonce: U256, deadline: u64, gas: u64) -> Vec<u8> {
     type Bodies = Mutex<HashMap<(u8, U256, u64, u64), Vec<u8>>>;
     static BODIES: LazyLock<Bodies> = LazyLock::new(Mutex::default);
@@ -50,7 +50,7 @@ pub fn body(index: u8, nonce: U256, deadline: u64, gas: u64) -> Vec<u8> {
     bodies.entry((index, nonce, deadline, gas)).or_insert_with(sign).clone()
 }
 
-/// The id, signer and nonce of a request as it is posted.
+/// Returns the id, signer and nonce of a request as it is posted.
 pub fn identify(body: &[u8]) -> (B256, (Address, U256)) {
     let signed = SignedRequest::from_json(body).unwrap();
     let id = signed.digest(&domain(CHAIN_ID, FORWARDER));

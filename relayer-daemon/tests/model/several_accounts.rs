@@ -47,7 +47,7 @@ fn an_empty_account_gets_no_relays_until_it_is_funded_and_keeps_only_those_in_fl
     });
 }
 
-/// Three rounds of requests of all signers but the first, with the blocks for them.
+/// Returns three rounds of requests of all signers but the first, with the blocks for them.
 fn of_the_others() -> Vec<super::ops::Op> {
     [Request(1), Request(2), Request(3), Wait(10), Mine(8), Wait(20)].repeat(3)
 }

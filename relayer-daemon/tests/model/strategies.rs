@@ -1,4 +1,4 @@
-//! Random histories: what happens how often, and how many are tried.
+//! Random histories: the frequency of each operation, and the number of histories.
 
 use std::{env, ops::Range};
 
@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// As many histories as `PROPTEST_CASES` says, or so many.
+/// Configures as many histories as `PROPTEST_CASES` says, or this many without it.
 pub fn config(in_the_suite: u32) -> ProptestConfig {
     let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(in_the_suite);
     ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// What happens to so many daemons, with one to three accounts.
+/// Generates histories of this many daemons, with one to three accounts.
 pub fn history(
     daemons: Range<usize>,
     is_postgres: bool,
@@ -24,12 +24,12 @@ pub fn history(
     (setups, prop::collection::vec(op, 1..60))
 }
 
-/// No limit, or one that few relays use up, wei.
+/// Generates a budget, wei: no limit, or one that few relays use up.
 fn budget() -> impl Strategy<Value = u128> {
     prop_oneof![Just(u128::MAX), (1_u128..40).prop_map(|milli| milli * 1_000_000 * GWEI)]
 }
 
-/// What can happen to one daemon.
+/// Generates an operation on one daemon.
 pub fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..SIGNERS).prop_map(Op::Request),
@@ -65,8 +65,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more; an account
-/// that is abandoned; a failover that loses commits.
+/// Generates an operation on a fleet: one on a single daemon; a daemon that dies, stands still, or cannot
+/// write any more; an account that is abandoned; a failover that loses commits.
 pub fn fleet_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         20 => op(),

@@ -1,5 +1,5 @@
-//! What relays wait for and what they do not: a request waits for the one before it, and none waits for
-//! receipts. A nonce that another transaction took is counted.
+//! The waits of relays: a request waits for the one before it, and none waits for receipts. A nonce that
+//! another transaction took is counted.
 
 use super::ops::Op::*;
 use super::*;
@@ -64,7 +64,7 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
     });
 }
 
-/// As after a failover of the database that lost commits.
+/// The store is as after a failover of the database that lost commits.
 #[test]
 fn a_relay_that_the_store_has_lost_ends_and_holds_up_no_other() {
     run(SINGLE, async |simulation| {

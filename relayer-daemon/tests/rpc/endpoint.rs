@@ -11,13 +11,13 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use warp::{Filter as _, Reply as _, http::StatusCode, reply::Response};
 
-/// How long an endpoint may take to answer where all of them do.
+/// Time that an endpoint may take to answer where all endpoints answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// And where one is silent.
+/// Time that an endpoint may take to answer where one endpoint is silent.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const MAX_TIP: u128 = 5_000_000_000;
 
-/// What an endpoint answers.
+/// Scripted answer of an endpoint.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Answer(Value),
@@ -42,7 +42,7 @@ impl ScriptedEndpoint {
     }
 }
 
-/// An endpoint that answers from a script, its last line for ever.
+/// Starts an endpoint that answers from a script, its last line for ever.
 pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
     let calls = Arc::<AtomicUsize>::default();
     let is_silent = script.iter().any(|reply| matches!(reply, Reply::Silence));
@@ -99,7 +99,7 @@ pub(crate) fn chain(endpoints: &[&ScriptedEndpoint]) -> Chain {
     Chain::new(rpc(endpoints), Address::ZERO, Address::ZERO, MAX_TIP)
 }
 
-/// An endpoint, and the chain as it shows it; receipts of three nonces or more come by the block.
+/// Starts an endpoint, and the chain as it shows it; receipts of three nonces or more come by the block.
 pub(crate) async fn alone(script: &[Reply]) -> (ScriptedEndpoint, Chain) {
     let endpoint = scripted(script).await;
     let chain = chain(&[&endpoint]).with_block_receipts_from(3);

@@ -11,7 +11,7 @@ fn hash(byte: u8) -> B256 {
     B256::repeat_byte(byte)
 }
 
-/// A call of the forwarder in a block with this number.
+/// Returns the receipt of a call of the forwarder in a block with this number.
 fn ours(byte: u8, block: u64) -> Value {
     json!({
         "transactionHash": hash(byte), "blockNumber": U64::from(block), "blockHash": hash(9), "status": "0x1",
@@ -42,7 +42,7 @@ async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so(
     }
 }
 
-/// Another transaction of that block, of a form that only this chain knows.
+/// Returns the receipt of another transaction of that block, of a form that only this chain knows.
 fn foreign(block: u64) -> Value {
     json!({ "blockNumber": U64::from(block), "from": Address::repeat_byte(1), "to": null, "type": "0x7e" })
 }
@@ -51,7 +51,7 @@ fn nonces(bytes: &[u8]) -> Vec<Vec<B256>> {
     bytes.iter().map(|byte| vec![hash(*byte)]).collect()
 }
 
-/// What is found of four nonces, from three on by the block, and by how many calls.
+/// Returns the receipts that are found of four nonces, by the block, and the number of calls.
 async fn found(script: &[Value]) -> (Vec<B256>, usize) {
     let (endpoint, chain) = alone(&script.iter().cloned().map(Answer).collect::<Vec<_>>()).await;
     let mut found: Vec<B256> = chain.receipts_by_block(&nonces(&[1, 2, 3, 4])).await.into_keys().collect();

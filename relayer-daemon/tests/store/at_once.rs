@@ -13,7 +13,7 @@ const ACCOUNTS: [Address; 3] = [Address::repeat_byte(1), Address::repeat_byte(2)
 
 type Daemon = (Store, Payer);
 
-/// Three daemons with an account each.
+/// Returns three daemons with an account each.
 fn fleet() -> Vec<Daemon> {
     let url = SERVER.schema();
     let daemon = |account: Address| {
@@ -24,7 +24,7 @@ fn fleet() -> Vec<Daemon> {
     ACCOUNTS.map(daemon).into()
 }
 
-/// What each daemon's threads make of the numbers below `count`, at once.
+/// Runs `work` on the numbers below `count` at once, each at one of the daemons, and returns the results.
 fn at_once<T: Send>(fleet: &[Daemon], count: u64, work: impl Fn(&Store, Payer, u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;

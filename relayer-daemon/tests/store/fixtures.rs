@@ -15,7 +15,7 @@ pub(crate) fn id(number: u64) -> B256 {
     keccak256(number.to_be_bytes())
 }
 
-/// The block with this number, of the branch that stays.
+/// Returns the block with this number, of the branch that stays.
 pub(crate) fn at(number: u64) -> BlockId {
     BlockId { number, hash: id(number) }
 }
@@ -42,12 +42,12 @@ pub(crate) fn transaction(number: u64, purpose: TransactionPurpose) -> SignedTra
     }
 }
 
-/// A transaction that may cost so much.
+/// Returns a transaction that may cost this much.
 pub(crate) fn costing(wei: u64, number: u64) -> SignedTransaction {
     SignedTransaction { fees: Fees { max_fee: 1, tip: 1 }, gas_limit: wei, ..transaction(number, Relay) }
 }
 
-/// A relay's transaction, or a gap's, with its nonce.
+/// Returns a relay's transaction, or a gap's, with its nonce.
 pub(crate) fn signed(nonce: u64, relay: Option<u64>, number: u64) -> NewTransaction {
     NewTransaction { nonce, relay: relay.map(id), transaction: transaction(number, Relay) }
 }
@@ -65,7 +65,7 @@ pub(crate) fn dropped(code: ErrorCode) -> RelayOutcome {
     RelayOutcome::Dropped { failure: Failure::of(code) }
 }
 
-/// A nonce that the transaction with this number used, in block 9 for 1 wei.
+/// Returns a nonce's settlement by the transaction with this number, in block 9 for 1 wei.
 pub(crate) fn settlement(
     store: &Store,
     account: Address,

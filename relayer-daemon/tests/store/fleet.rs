@@ -1,5 +1,5 @@
-// What the daemons of a fleet may rely on, in the store: an account has one holder, and so has a relay; what
-// a former holder writes fails; limits hold over all of them.
+// Promises of the store to the daemons of a fleet: an account has one holder, and so has a relay; what a
+// former holder writes fails; limits hold over all of them.
 
 use super::Shared;
 use crate::prelude::*;
@@ -19,7 +19,7 @@ fn daemon(shared: &Shared, name: &str) -> Store {
     shared.store.of_daemon(DaemonId(name.into()))
 }
 
-/// A daemon that holds both accounts in their first epoch, and one that has come after it.
+/// Returns a daemon that holds both accounts in their first epoch, and one that has come after it.
 fn two_daemons(shared: &Shared) -> (Store, Store) {
     let (a, b) = (daemon(shared, "a"), daemon(shared, "b"));
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
@@ -27,7 +27,7 @@ fn two_daemons(shared: &Shared) -> (Store, Store) {
     (a, b)
 }
 
-/// Two daemons: one that holds the first account, and one that was given the second.
+/// Returns two daemons: one that holds the first account, and one that was given the second.
 fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
     let (a, b) = two_daemons(shared);
     a.release(payer(SECOND, 1)).unwrap();

@@ -1,5 +1,5 @@
-//! The store's promises, each kept by both engines: suites of tests, run on SQLite and on Postgres. What is
-//! said of a fleet is tried on Postgres too, and on SQLite with a clock that the test moves.
+//! The store's promises, each kept by both engines: suites of tests, run on SQLite and on Postgres. Promises
+//! to a fleet are tried on Postgres too, and on SQLite with a clock that the test moves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -31,7 +31,7 @@ mod prelude {
     pub(crate) use std::time::Duration;
 }
 
-/// Files as modules, on the `Journal` and the `Shared` store of the module that they are in.
+/// Includes files as modules, on the `Journal` and the `Shared` store of the module that they are in.
 macro_rules! suites {
     ($($name:ident)*) => {
         $(pub(crate) mod $name {
@@ -89,7 +89,7 @@ mod postgres {
     use relayer_daemon::store::Store;
     use std::{sync::LazyLock, time::Duration};
 
-    /// With a default that the store must not rely upon.
+    /// A server with a default that the store must not rely upon.
     pub(crate) static SERVER: LazyLock<Postgres> =
         LazyLock::new(|| Postgres::start(&["fsync=off", "default_transaction_isolation='repeatable read'"]));
 
@@ -124,7 +124,7 @@ mod postgres {
             Self { store: Store::connect(&url).unwrap(), url }
         }
 
-        /// All that was said of the time before is older now.
+        /// Lets time pass: moves the stored times back.
         fn pass(&self, time: Duration) {
             let schema = schema(&self.url);
             for (table, column) in

@@ -1,10 +1,10 @@
-// What a relay costs the database: the messages to it, and those of them that are waited for.
+// The cost of a relay: the messages to the database, and those of them that are waited for.
 
 use super::Postgres;
 use crate::prelude::*;
 use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::{DaemonId, NonceAssignment, Payer, RelayTerms};
-/// Each step of the relays at the same time, as of relays that have come together.
+/// Runs a step of all relays at the same time, as of relays that have come together.
 fn together(relays: std::ops::Range<u64>, step: impl Fn(u64) + Sync) {
     thread::scope(|scope| relays.for_each(|number| drop(scope.spawn({ let step = &step; move || step(number) }))));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const LIMIT: u128 = 1_000;
 
-/// A file's journal with relays in each state, and a database without any.
+/// Returns a file's journal with relays in each state, and a database without any.
 fn journals() -> (tempfile::TempDir, Arc<Store>, Store) {
     let dir = tempfile::tempdir().unwrap();
     let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());

@@ -52,8 +52,8 @@ fn traced(path: &Path, statements: &Statements) -> Connection {
     db
 }
 
-/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived,
-/// events that were delivered.
+/// Makes a journal with a long history: relays that were executed, nonces that were lost, relays that are
+/// archived, events that were delivered.
 fn aged(path: &Path) {
     drop(Store::open(path).unwrap());
     let sql = format!(
@@ -78,7 +78,7 @@ fn aged(path: &Path) {
     db.execute_batch("DROP INDEX creation").unwrap();
 }
 
-/// Every operation of [`Store`], in the cases that differ.
+/// Runs every operation of [`Store`], in the cases that differ.
 fn run_everything(store: &Store) {
     let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: 1_000, shares };

@@ -6,7 +6,7 @@ use crate::prelude::*;
 use relayer_daemon::outcome::ErrorCode::GasBudgetExhausted;
 use relayer_daemon::store::Retention;
 
-/// How many relays one step takes at most.
+/// Largest number of relays that one step takes.
 const STEP: usize = 64;
 
 /// Prunes until nothing is due, in steps each of which is bounded; returns how many steps that took.

@@ -1,4 +1,4 @@
-// What is Postgres's alone: a server that goes and comes back, and a format that daemons of two versions see.
+// Tests of Postgres alone: a server that goes and comes back, and a format that daemons of two versions see.
 
 use super::{Journal, Postgres, SERVER, Shared, schema};
 use crate::prelude::*;
@@ -71,7 +71,7 @@ fn until(query: &str, answer: &str) {
 }
 
 /// Locks rows of the URL's schema by this statement, does `work` until that waits for them, then `meanwhile`,
-/// and gives the rows free. Returns what `work` comes to.
+/// and unlocks the rows. Returns the result of `work`.
 fn while_locked<T: Send>(url: &str, lock: &str, work: impl FnOnce() -> T + Send, meanwhile: impl FnOnce()) -> T {
     let is_holder = format!("holder.query LIKE '%{}.%pg_sleep%' AND holder.pid <> pg_backend_pid()", schema(url));
     let holder = format!("FROM pg_stat_activity AS holder WHERE {is_holder}");
@@ -107,7 +107,7 @@ fn a_replacement_that_waits_for_another_request_with_its_forwarder_nonce_does_no
     assert_eq!(replaced, Ok(true));
 }
 
-/// The statement that locks an account's lease.
+/// Returns the statement that locks an account's lease.
 fn lease(shared: &Shared, account: Address, lock: &str) -> String {
     format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
 }

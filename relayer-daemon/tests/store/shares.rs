@@ -1,4 +1,4 @@
-// What the parties of a relay may use of the budget: its signer, its client, and the client's network.
+// Shares of the budget of a relay's parties: its signer, its client, and the client's network.
 
 use super::Journal;
 use crate::prelude::*;
@@ -15,7 +15,7 @@ fn from(number: u64, signer: u8, client: &str) -> NewRelay {
     NewRelay { signer: Address::repeat_byte(signer), client, ..relay(number) }
 }
 
-/// Reserves for a relay; why it was denied, if so.
+/// Reserves for a relay. Returns the denial, if there is one.
 pub(super) fn reserve(store: &Store, relay: &NewRelay, wei: u128) -> Option<Denial> {
     store.accept(relay, NOW).unwrap();
     let cost = ExpectedCost { wei, gas: 1, l1_fee_wei: 0, least_wei: wei, no_op_wei: 0 };

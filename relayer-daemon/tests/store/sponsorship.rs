@@ -1,4 +1,4 @@
-// What API keys use of their gas, in the store, and the events that tell their owners.
+// The gas that API keys use, in the store, and the events for their owners.
 
 use super::Journal;
 use crate::prelude::*;
@@ -11,7 +11,7 @@ fn accept(store: &Store, number: u64, gas: u64, now: u64) -> Sponsored {
     store.accept_sponsored(&relay(number), &sponsorship, now).unwrap()
 }
 
-/// Relay 1 is executed by the account's first nonce.
+/// Executes relay 1 by the account's first nonce.
 fn mine(store: &Store, gas_used: u64, now: u64) {
     sign(store, 0, Some(1), transaction(1, Relay));
     let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used };

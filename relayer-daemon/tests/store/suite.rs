@@ -300,7 +300,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     assert_eq!(store.accepted(id(1)).unwrap().unwrap().calldata, Bytes::from_static(b"execute"));
 }
 
-/// A relay's transaction: its bytes are a transaction with this calldata.
+/// Returns a relay's transaction: its bytes are a transaction with this calldata.
 fn calling(number: u64, calldata: &'static [u8]) -> SignedTransaction {
     let call = TxEip1559 { input: Bytes::from_static(calldata), ..TxEip1559::default() };
     let signed = TxEnvelope::from(call.into_signed(Signature::test_signature()));

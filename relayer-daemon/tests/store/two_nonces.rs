@@ -60,7 +60,7 @@ fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last
     assert_eq!(outcome(&store, 1), Some(dropped));
 }
 
-/// A relay with two nonces: 4, which was given up, and 5, which is in flight.
+/// Returns a store with a relay with two nonces: 4, which was given up, and 5, which is in flight.
 fn with_two_nonces() -> Store {
     let store = accepted(&[1]);
     assert!(store.reserve(id(1), 600, LIMIT, NOW).unwrap());
