@@ -16,7 +16,7 @@
 mod model;
 
 use alloy::primitives::B256;
-use model::node::Lost;
+use model::node::LostSend;
 use model::ops::Op::{
     BaseFee, Bypass, DiskFull, Empty, Foreign, HangUp, Ignored, LateReceipts, Latency, Lose, Mine, NoNonces,
     OldViews, Rejecting, Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, SilentEndpoint,
@@ -70,7 +70,7 @@ fn at_a_budget_that_allows_no_replacement_the_same_bytes_wait_for_the_market() {
     history(with_budget(1_000_000), ops, |simulation| assert_eq!(simulation.tries(), [1]));
     // A market that rose tenfold, with more in the pool.
     let mut ops = vec![BaseFee(1), Request(2), Request(1), Request(0)];
-    ops.extend([Lose(Lost::Answer), Request(1), BaseFee(10)]);
+    ops.extend([Lose(LostSend::Answer), Request(1), BaseFee(10)]);
     ops.extend([Mine(5), Wait(80)].repeat(20));
     history(with_budget(400_000), ops, |simulation| assert!(!simulation.is_quiet()));
 }

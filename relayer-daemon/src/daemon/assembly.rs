@@ -17,7 +17,7 @@ use crate::{
     metrics::Metrics,
     process::{clock::SharedClock, shutdown::ShutdownSignal},
     relay::{
-        Reads, Relayer, Terms,
+        Reads, Relayer, RequestTerms,
         backoff::SharedBackoff,
         check_permits::CheckPermits,
         gas_price::GasPrice,
@@ -52,7 +52,7 @@ pub struct DaemonParts<N> {
     /// The most relays in flight.
     pub max_queue: usize,
     /// Rules for requests, and limits on their cost.
-    pub terms: Terms,
+    pub terms: RequestTerms,
     /// The rate limits.
     pub limits: RateLimits,
     /// The sponsorship policy.

@@ -36,13 +36,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub type MakeSender<N> = Arc<dyn Fn(Address, Lease) -> Option<Arc<Sender<N>>> + Send + Sync>;
 
 /// Keeper of this daemon's leases.
-pub struct Keeper<N> {
+pub struct LeaseKeeper<N> {
     relayer: Arc<Relayer<N>>,
     make: MakeSender<N>,
     accounts: Vec<Address>,
     /// The webhooks' lease.
     duty: Lease,
-    running: BTreeMap<Address, Running>,
+    running: BTreeMap<Address, LeasedSender>,
     /// Senders that finish the step in hand. The account's next one waits for it.
     ending: BTreeMap<Address, JoinHandle<()>>,
     /// The number of failed commits when the leases were last taken as good.
@@ -55,14 +55,14 @@ pub struct Keeper<N> {
 }
 
 /// A lease with the task of its sender.
-struct Running {
+struct LeasedSender {
     payer: Payer,
     lease: Lease,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl<N: ChainNode> Keeper<N> {
+impl<N: ChainNode> LeaseKeeper<N> {
     /// Creates a keeper for the relayer's accounts, without a lease yet. `duty` is the lease of the webhooks.
     pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, duty: Lease) -> Self {
         let doubts = relayer.store.doubts();
@@ -97,7 +97,7 @@ impl<N: ChainNode> Keeper<N> {
 
     /// Renews the leases in time, and at once after a failed commit, until shutdown.
     async fn renew(&mut self, stop: ShutdownSignal) {
-        let mut looks = Looks::until(stop);
+        let mut looks = PollTicks::until(stop);
         while looks.next().await {
             let has_failed = self.relayer.store.doubts() != self.doubts;
             if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
@@ -157,7 +157,7 @@ impl<N: ChainNode> Keeper<N> {
     async fn follow(&mut self, beat: Beat, until: Instant) {
         self.relayer.metrics.fleet_daemons.set(i64::try_from(beat.daemons).unwrap_or(i64::MAX));
         let held: BTreeMap<Address, _> = beat.held.iter().map(|held| (held.payer.account, *held)).collect();
-        let is_over = |running: &Running| {
+        let is_over = |running: &LeasedSender| {
             let held = held.get(&running.payer.account);
             beat.has_lost || held.is_none_or(|held| held.payer != running.payer)
         };
@@ -217,7 +217,7 @@ impl<N: ChainNode> Keeper<N> {
             }
             serving.await;
         });
-        self.running.insert(account, Running { payer, lease, stop, task });
+        self.running.insert(account, LeasedSender { payer, lease, stop, task });
     }
 
     fn is_idle(&self, account: Address) -> bool {
@@ -228,7 +228,7 @@ impl<N: ChainNode> Keeper<N> {
 
     /// Ends a sender: it sends nothing from now on.
     fn end(&mut self, account: Address) {
-        if let Some(Running { lease, stop, task, .. }) = self.running.remove(&account) {
+        if let Some(LeasedSender { lease, stop, task, .. }) = self.running.remove(&account) {
             lease.renewed(Instant::now());
             self.relayer.accounts.remove(account);
             let _ = stop.send(true);
@@ -244,12 +244,12 @@ impl<N: ChainNode> Keeper<N> {
 }
 
 /// Ticks of a loop, at intervals until shutdown.
-struct Looks {
+struct PollTicks {
     ticks: Interval,
     stop: ShutdownSignal,
 }
 
-impl Looks {
+impl PollTicks {
     fn until(stop: ShutdownSignal) -> Self {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -268,7 +268,7 @@ impl Looks {
 
 /// Takes over what others have left behind, until shutdown.
 async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, duty: Lease, stop: ShutdownSignal) {
-    let mut looks = Looks::until(stop);
+    let mut looks = PollTicks::until(stop);
     let mut looked_at: Option<Instant> = None;
     while looks.next().await {
         let is_due = looked_at.is_none_or(|at| at.elapsed() >= LOOK_FOR_EXPIRED);

@@ -37,10 +37,10 @@ use crate::{
     chain::{Chain, ChainNode},
     daemon::{
         assembly::{Assembly, DaemonParts},
-        check::{self, CheckMode, Checked},
+        check::{self, CheckMode, StartParts},
         control::Controller,
         ctl,
-        fleet::Keeper,
+        fleet::LeaseKeeper,
         keyless, monitor,
         settings::Settings,
     },
@@ -54,7 +54,7 @@ use crate::{
     outcome::ErrorCode,
     process::{clock, lock::ProcessLock, shutdown::ShutdownSignal},
     relay::{
-        Relayer, Terms, fleet, functions::RelayedFunctions, policy::decision::DecisionClient,
+        Relayer, RequestTerms, fleet, functions::RelayedFunctions, policy::decision::DecisionClient,
         rate_limits::RateLimits,
     },
     sender::{Sender, SpendingLimits, carrier::Carrier, lease::Lease, receipt_reader::Contracts},
@@ -98,7 +98,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let chain_id = checked.chain_id;
     let listener = connections::listen(settings.listen.address())
         .with_context(|| format!("cannot listen on {}", settings.listen.address()))?;
-    let mut daemon = Daemon::start(&settings, checked, metrics.clone(), reload).await?;
+    let mut daemon = RunningDaemon::start(&settings, checked, metrics.clone(), reload).await?;
 
     let limits = connection_limits(&settings);
     let app = Arc::new(App {
@@ -166,7 +166,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
         bail!("not drained: see the crosses above");
     };
     let mut stop = StopSignals::listen()?;
-    let mut daemon = Daemon::start(&settings, checked, metrics, reload).await?;
+    let mut daemon = RunningDaemon::start(&settings, checked, metrics, reload).await?;
     daemon.drain();
     let ended = tokio::select! {
         () = drained(Arc::clone(&daemon.relayer), daemon.began) => Ok(()),
@@ -180,7 +180,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
 }
 
 /// A running daemon.
-struct Daemon {
+struct RunningDaemon {
     began: Instant,
     relayer: Arc<Relayer>,
     readiness: RelayerReadiness,
@@ -193,16 +193,16 @@ struct Daemon {
     locks: Vec<ProcessLock>,
 }
 
-impl Daemon {
+impl RunningDaemon {
     /// Recovers the store, then starts the controller, the senders and the monitor; the caller starts HTTP. A
     /// signal of `reload` has the policy read again.
     async fn start(
         settings: &Settings,
-        checked: Checked,
+        checked: StartParts,
         metrics: Metrics,
         reload: Signal,
     ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, policy, keys, store, identity, has_l1_fee, no_op_gas, locks } =
+        let StartParts { chain, chain_id, policy, keys, store, identity, has_l1_fee, no_op_gas, locks } =
             checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
@@ -219,7 +219,7 @@ impl Daemon {
             no_op_gas,
             max_pending: settings.max_pending_per_key,
             max_queue: settings.max_queue,
-            terms: Terms {
+            terms: RequestTerms {
                 rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
                 functions: RelayedFunctions::new(settings.relayed_functions.clone()),
                 spending,
@@ -256,7 +256,7 @@ impl Daemon {
         let sender = if is_shared {
             tokio::spawn(fleet::follow(Arc::clone(&relayer), stopping.clone()));
             let make = Arc::clone(&assembly.make);
-            let keeper = Keeper::new(Arc::clone(&relayer), make, duty.clone());
+            let keeper = LeaseKeeper::new(Arc::clone(&relayer), make, duty.clone());
             tokio::spawn(keeper.run(stopping.clone()))
         } else {
             tokio::spawn(run_all(assembly.senders.clone(), stopping.clone()))

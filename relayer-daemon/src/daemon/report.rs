@@ -6,11 +6,11 @@ use alloy::primitives::Address;
 pub type CheckReport = host_kit::CheckReport<12>;
 
 /// The result of a check for one account.
-pub(super) type Found = (Address, Result<String, String>);
+pub(super) type AccountCheck = (Address, Result<String, String>);
 
 /// Adds a line for each account, which names it if there are several. An account that fails is left out, with
 /// a warning; if all fail, each is a cross.
-pub(super) fn tell_accounts(report: &mut CheckReport, name: &'static str, found: &[Found]) {
+pub(super) fn tell_accounts(report: &mut CheckReport, name: &'static str, found: &[AccountCheck]) {
     let all_fail = found.iter().all(|(_, found)| found.is_err());
     for (account, found_here) in found {
         let named = |text: &str| of_account(*account, found.len(), text);

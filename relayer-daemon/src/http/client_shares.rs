@@ -16,17 +16,17 @@ const OF_NETWORK: usize = 4;
 #[derive(Debug)]
 pub(super) struct ClientShares {
     limit: usize,
-    open: Mutex<HashMap<Holder, usize>>,
+    open: Mutex<HashMap<ShareHolder, usize>>,
 }
 
 /// A client, an IPv4 address or an IPv6 /64, or the network around it, an IPv4 /24 or an IPv6 /48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Holder {
+enum ShareHolder {
     Client(IpAddr),
     Network(IpAddr),
 }
 
-impl Holder {
+impl ShareHolder {
     fn of(client: IpAddr) -> [Self; 2] {
         [Self::Client(client), Self::Network(site(client.to_canonical()))]
     }
@@ -34,7 +34,7 @@ impl Holder {
 
 /// One unit of a client's share, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct ClientShare {
     shares: Arc<ClientShares>,
     client: IpAddr,
 }
@@ -45,25 +45,25 @@ impl ClientShares {
     }
 
     /// Takes one more unit for `client`, unless its share or its network's is used up.
-    pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
+    pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for (holder, times) in Holder::of(client).into_iter().zip([1, OF_NETWORK]) {
+        for (holder, times) in ShareHolder::of(client).into_iter().zip([1, OF_NETWORK]) {
             if open.get(&holder).is_some_and(|count| *count >= self.limit.saturating_mul(times)) {
                 return None;
             }
         }
-        for holder in Holder::of(client) {
+        for holder in ShareHolder::of(client) {
             let count = open.entry(holder).or_default();
             *count = count.saturating_add(1);
         }
-        Some(Share { shares: Arc::clone(self), client })
+        Some(ClientShare { shares: Arc::clone(self), client })
     }
 }
 
-impl Drop for Share {
+impl Drop for ClientShare {
     fn drop(&mut self) {
         let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for holder in Holder::of(self.client) {
+        for holder in ShareHolder::of(self.client) {
             if let Some(count) = open.get_mut(&holder) {
                 *count = count.saturating_sub(1);
                 if *count == 0 {

@@ -96,7 +96,7 @@ pub async fn serve<F>(
     let room = Arc::new(Semaphore::new(limits.total));
     let shares = Arc::new(ClientShares::new(limits.per_client));
     let metrics = Arc::new(metrics);
-    let mut refusals = Refusals::default();
+    let mut refusals = RefusalLog::default();
     loop {
         // Waiting for room must not delay the shutdown.
         let place = unless_stopped(&mut stop, Arc::clone(&room).acquire_owned()).await;
@@ -160,12 +160,12 @@ where
 
 /// Logs refused connections at a bounded rate: a flood must not fill the log.
 #[derive(Debug, Default)]
-struct Refusals {
+struct RefusalLog {
     logged: Option<Instant>,
     since: u64,
 }
 
-impl Refusals {
+impl RefusalLog {
     fn log(&mut self) {
         self.since = self.since.saturating_add(1);
         if self.logged.is_none_or(|logged| logged.elapsed() >= REFUSALS_LOGGED_EVERY) {

@@ -57,7 +57,7 @@ const MINED: MinedTransaction =
 
 /// This relayer's contracts and limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Particulars {
+pub(crate) struct DescriptionParameters {
     pub(crate) chain_id: u64,
     pub(crate) registry: Address,
     pub(crate) forwarder: Address,
@@ -65,7 +65,7 @@ pub(crate) struct Particulars {
 }
 
 /// Returns the description as JSON text.
-pub(crate) fn text(relayer: Particulars) -> String {
+pub(crate) fn text(relayer: DescriptionParameters) -> String {
     let mut schemas = Schemas::default();
     let (paths, webhooks) = (paths(&mut schemas, relayer), webhooks(&mut schemas));
     schemas.of::<FailureBody<'_>>();
@@ -119,7 +119,7 @@ fn headers() -> Value {
     })
 }
 
-fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
+fn paths(schemas: &mut Schemas, relayer: DescriptionParameters) -> Value {
     json!({
         "/relay": { "post": relay(schemas) },
         "/relay/{id}": { "get": relay_state(schemas) },
@@ -167,7 +167,7 @@ fn webhooks(schemas: &mut Schemas) -> Value {
     })
 }
 
-fn relay(schemas: &mut Schemas) -> Operation {
+fn relay(schemas: &mut Schemas) -> OpenApiOperation {
     let executed = schemas.answer(&ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, finality: None, hashes: vec![MINED.tx_hash] };
     let pending = schemas.answer(&RelayBody::new(ID, &pending, HEAD));
@@ -185,7 +185,7 @@ fn relay(schemas: &mut Schemas) -> Operation {
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
     let content = json_content(&json!({ "$ref": "#/components/schemas/SignedRequest" }));
-    Operation::new("relay", RELAYING, "Executes a signed request and waits for its receipt.")
+    OpenApiOperation::new("relay", RELAYING, "Executes a signed request and waits for its receipt.")
         // Without a key, or with one: the relayer's policy says which.
         .with("security", json!([{}, { API_KEY: [] }]))
         .with("requestBody", json!({ "required": true, "content": content }))
@@ -213,7 +213,7 @@ fn api_key() -> Value {
     })
 }
 
-fn relay_state(schemas: &mut Schemas) -> Operation {
+fn relay_state(schemas: &mut Schemas) -> OpenApiOperation {
     let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
     let finality = Some(Finality::Safe);
     let record = RelayRecord { outcome: Some(outcome), finality, hashes: vec![MINED.tx_hash] };
@@ -232,7 +232,7 @@ fn relay_state(schemas: &mut Schemas) -> Operation {
         "schema": { "enum": ["latest", "safe", "finalized"] },
         "example": "latest",
     });
-    Operation::new("getRelay", RELAYING, "Returns the state of a relay.")
+    OpenApiOperation::new("getRelay", RELAYING, "Returns the state of a relay.")
         .with("parameters", json!([parameter("id", &id, &ID), wait]))
         .ok("The relay's state, transactions and finality.", &content)
         .failing(&[InvalidId, InvalidWait, RelayNotFound, NotFound])
@@ -242,42 +242,46 @@ fn relay_state(schemas: &mut Schemas) -> Operation {
 /// Failures of operations that read the chain and the store.
 const CHAIN_READ: [ErrorCode; 5] = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
 
-fn nonce(schemas: &mut Schemas) -> Operation {
+fn nonce(schemas: &mut Schemas) -> OpenApiOperation {
     let content = schemas.answer(&NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) });
-    Operation::new("getNonce", RELAYING, "Returns the nonce to sign the next request with.")
+    OpenApiOperation::new("getNonce", RELAYING, "Returns the nonce to sign the next request with.")
         .with("parameters", json!([parameter("address", &address("The signer's address."), &SIGNER)]))
         .ok("The signer's nonce on chain, and the next one to sign with.", &content)
         .failing(&[InvalidAddress, NotFound])
         .failing(&CHAIN_READ)
 }
 
-fn domain(schemas: &mut Schemas, relayer: Particulars) -> Operation {
+fn domain(schemas: &mut Schemas, relayer: DescriptionParameters) -> OpenApiOperation {
     let content = schemas.answer(&DomainBody {
         name: DOMAIN_NAME,
         version: DOMAIN_VERSION,
         chain_id: relayer.chain_id,
         verifying_contract: relayer.forwarder,
     });
-    Operation::new("getDomain", RELAYING, "Returns the EIP-712 domain to sign requests for.")
+    OpenApiOperation::new("getDomain", RELAYING, "Returns the EIP-712 domain to sign requests for.")
         .ok("The forwarder's EIP-712 domain.", &content)
 }
 
-fn status(schemas: &mut Schemas) -> Operation {
+fn status(schemas: &mut Schemas) -> OpenApiOperation {
     let content = json_content(&schemas.of::<StatusBody>());
-    Operation::new("getStatus", OPERATIONS, "Returns the relayer's accounts, gas budget, limits and queue.")
-        .ok("The relayer's accounts, gas budget, limits and queue now.", &content)
-        .failing(&CHAIN_READ)
+    OpenApiOperation::new(
+        "getStatus",
+        OPERATIONS,
+        "Returns the relayer's accounts, gas budget, limits and queue.",
+    )
+    .ok("The relayer's accounts, gas budget, limits and queue now.", &content)
+    .failing(&CHAIN_READ)
 }
 
-fn live() -> Operation {
+fn live() -> OpenApiOperation {
     let schema =
         json!({ "type": "object", "properties": { "live": { "const": true } }, "required": ["live"] });
     let content = body(&schema, &json!({ "live": true }));
-    Operation::new("isLive", OPERATIONS, "Reports that the relayer's process runs.")
+    OpenApiOperation::new("isLive", OPERATIONS, "Reports that the relayer's process runs.")
         .ok("The process runs.", &content)
 }
 
-fn ready(schemas: &mut Schemas) -> Operation {
+fn ready(schemas: &mut Schemas) -> OpenApiOperation {
     let codes = [
         ShuttingDown,
         JournalFailed,
@@ -289,20 +293,20 @@ fn ready(schemas: &mut Schemas) -> Operation {
     ];
     let accounts = vec![AccountStateBody { address: SIGNER, state: AccountState::Ready }];
     let content = schemas.answer(&ReadyBody { ready: true, refusing: None, accounts });
-    Operation::new("isReady", OPERATIONS, "Reports whether the relayer answers requests.")
+    OpenApiOperation::new("isReady", OPERATIONS, "Reports whether the relayer answers requests.")
         .ok("The relayer answers requests; `refusing` says why it executes none.", &content)
         // One status for all codes, whatever their own is.
         .answer("503", failure(503, &codes))
 }
 
-fn metrics() -> Operation {
+fn metrics() -> OpenApiOperation {
     let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-    Operation::new("getMetrics", OPERATIONS, "Returns the relayer's metrics.")
+    OpenApiOperation::new("getMetrics", OPERATIONS, "Returns the relayer's metrics.")
         .ok("All metrics, in Prometheus's text format.", &content)
 }
 
-fn description() -> Operation {
-    Operation::new("getDescription", OPERATIONS, "Returns this description.")
+fn description() -> OpenApiOperation {
+    OpenApiOperation::new("getDescription", OPERATIONS, "Returns this description.")
         .ok("An OpenAPI document.", &json_content(&json!({ "type": "object" })))
 }
 
@@ -315,13 +319,13 @@ fn json_content(schema: &Value) -> Value {
 
 /// An operation, built member by member.
 #[derive(Serialize)]
-struct Operation {
+struct OpenApiOperation {
     #[serde(flatten)]
     members: Map<String, Value>,
     responses: Map<String, Value>,
 }
 
-impl Operation {
+impl OpenApiOperation {
     fn new(id: &str, tag: &str, summary: &str) -> Self {
         Self { members: Map::new(), responses: Map::new() }
             .with("operationId", json!(id))
@@ -397,7 +401,7 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
 }
 
 /// Describes the body of `POST /relay`.
-fn signed_request(relayer: Particulars) -> Value {
+fn signed_request(relayer: DescriptionParameters) -> Value {
     let call = json!({
         "description": "The ABI-encoded call of a registry function that changes state. Views are not relayed.",
         "type": "string",
@@ -478,8 +482,12 @@ mod tests {
 
     #[test]
     fn every_code_is_documented_and_no_reference_leads_nowhere() {
-        let text =
-            text(Particulars { chain_id: 84_532, registry: SIGNER, forwarder: SIGNER, max_gas: 2_000_000 });
+        let text = text(DescriptionParameters {
+            chain_id: 84_532,
+            registry: SIGNER,
+            forwarder: SIGNER,
+            max_gas: 2_000_000,
+        });
         let description: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(openapi::dangling(&description), Vec::<String>::new());
         let paths = description["paths"].to_string();

@@ -16,12 +16,12 @@ const SENDER_SILENCE: Duration = Duration::from_secs(45);
 /// The daemon's ability to relay. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RelayerReadiness {
-    facts: Arc<Mutex<Facts>>,
+    facts: Arc<Mutex<ReadinessFacts>>,
 }
 
 /// The facts, with times of the monotonic clock.
 #[derive(Debug)]
-struct Facts {
+struct ReadinessFacts {
     stopping: bool,
     chain_answered: Instant,
     /// Finished rounds of the sender, and the time at which their number last grew.
@@ -39,7 +39,7 @@ struct Facts {
 impl Default for RelayerReadiness {
     fn default() -> Self {
         let now = Instant::now();
-        let facts = Facts {
+        let facts = ReadinessFacts {
             stopping: false,
             chain_answered: now,
             sender_rounds: (0, now),
@@ -106,12 +106,12 @@ impl RelayerReadiness {
         self.lock().check(Instant::now())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Facts> {
+    fn lock(&self) -> MutexGuard<'_, ReadinessFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Facts {
+impl ReadinessFacts {
     fn check(&self, now: Instant) -> Result<Option<ErrorCode>, Failure> {
         if self.stopping {
             return Err(Failure::of(ErrorCode::ShuttingDown));

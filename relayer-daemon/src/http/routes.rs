@@ -28,7 +28,7 @@ use warp::{
 
 use super::{
     client_address::TrustedProxies,
-    description::{self, Particulars},
+    description::{self, DescriptionParameters},
     readiness::RelayerReadiness,
     shapes,
     waiting::{self, WaitingPlaces},
@@ -130,7 +130,7 @@ macro_rules! first_of {
 
 /// Returns the filter of all routes.
 pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
-    let description: Arc<str> = description::text(Particulars {
+    let description: Arc<str> = description::text(DescriptionParameters {
         chain_id: app.chain_id,
         registry: app.relayer.chain.registry,
         forwarder: app.relayer.chain.forwarder,

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    client_shares::{ClientShares, Share},
+    client_shares::{ClientShare, ClientShares},
     connections::ConnectionLimits,
 };
 use crate::{
@@ -40,9 +40,9 @@ pub struct WaitingPlaces {
 
 /// A place, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WaitingPlace {
     _permits: [Option<OwnedSemaphorePermit>; 2],
-    _share: Option<Share>,
+    _share: Option<ClientShare>,
 }
 
 impl WaitingPlaces {
@@ -58,17 +58,17 @@ impl WaitingPlaces {
     }
 
     /// Takes a place for a question about a relay, if one is free.
-    pub(super) fn for_question(&self, client: IpAddr) -> Option<Place> {
+    pub(super) fn for_question(&self, client: IpAddr) -> Option<WaitingPlace> {
         let share = self.by_client.take(client)?;
         let permit = Arc::clone(&self.questions).try_acquire_owned().ok()?;
-        Some(Place { _permits: [Some(permit), None], _share: Some(share) })
+        Some(WaitingPlace { _permits: [Some(permit), None], _share: Some(share) })
     }
 
     /// Takes a place for a relay, if one is free. Those that are `limited` leave places to the others.
-    pub(super) fn for_relay(&self, limited: bool) -> Option<Place> {
+    pub(super) fn for_relay(&self, limited: bool) -> Option<WaitingPlace> {
         let limited = limited.then(|| Arc::clone(&self.without_key).try_acquire_owned());
         let permits = [Some(Arc::clone(&self.relays).try_acquire_owned().ok()?), limited.transpose().ok()?];
-        Some(Place { _permits: permits, _share: None })
+        Some(WaitingPlace { _permits: permits, _share: None })
     }
 }
 
@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn answers_that_wait_leave_connections_to_others_and_a_client_has_few_of_their_places() {
         let places = WaitingPlaces::new(ConnectionLimits { total: 64, per_client: 64 });
-        let count = |take: &dyn Fn(u8) -> Option<Place>| (0..64).filter_map(take).collect::<Vec<_>>().len();
+        let count =
+            |take: &dyn Fn(u8) -> Option<WaitingPlace>| (0..64).filter_map(take).collect::<Vec<_>>().len();
         let of = |last| IpAddr::from([192, 0, 2, last]);
         assert_eq!(count(&|_| places.for_question(of(1))), PER_CLIENT);
         assert_eq!(count(&|last| places.for_question(of(last))), 16);

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum LockError {
     /// Another process holds it.
     #[error("{0} runs with this key or this journal")]
-    Held(Holder),
+    Held(LockHolder),
     /// It is held in another container, where no signal reaches.
     #[error(
         "the process with this key or this journal runs in another container: drain it there, with SIGUSR1"
@@ -43,14 +43,14 @@ impl From<io::Error> for LockError {
 
 /// The process that holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// Its id in its namespace; `None` where the file does not name it.
     pid: Option<Pid>,
     /// True if the id means the same process here.
     is_here: bool,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LockHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pid {
             Some(pid) if self.is_here => write!(f, "another process ({})", pid.as_raw_nonzero()),
@@ -60,7 +60,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-impl Holder {
+impl LockHolder {
     /// Asks it to drain.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl ProcessLock {
     }
 
     /// Returns the current holder of the lock at `path`. Changes nothing, and creates no file.
-    pub fn holder(path: &Path) -> Result<Option<Holder>, LockError> {
+    pub fn holder(path: &Path) -> Result<Option<LockHolder>, LockError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -133,12 +133,12 @@ fn sign(mut file: File) -> Result<ProcessLock, LockError> {
     Ok(ProcessLock { _file: file })
 }
 
-fn holder(mut file: &File) -> io::Result<Holder> {
+fn holder(mut file: &File) -> io::Result<LockHolder> {
     let mut text = String::new();
     file.take(128).read_to_string(&mut text)?;
     file.rewind()?;
     let (pid, place) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    Ok(Holder { pid: pid.parse().ok().and_then(Pid::from_raw), is_here: place == namespace() })
+    Ok(LockHolder { pid: pid.parse().ok().and_then(Pid::from_raw), is_here: place == namespace() })
 }
 
 /// Returns the PID namespace of this process and boot in one word, unique to a machine or container.

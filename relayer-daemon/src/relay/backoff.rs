@@ -27,11 +27,11 @@ pub(super) enum RelayStep {
 /// The shared backoff.
 #[derive(Debug, Default)]
 pub struct SharedBackoff {
-    failing: Mutex<Option<Failing>>,
+    failing: Mutex<Option<FailingStep>>,
 }
 
 #[derive(Debug)]
-struct Failing {
+struct FailingStep {
     step: RelayStep,
     failure: Failure,
     pause: Duration,
@@ -66,7 +66,7 @@ impl SharedBackoff {
             Some(before) if before.probed => (before.pause * 2).min(LONGEST_PAUSE),
             Some(_) => return,
         };
-        *failing = Some(Failing { step, failure, pause, next: Instant::now() + pause, probed: false });
+        *failing = Some(FailingStep { step, failure, pause, next: Instant::now() + pause, probed: false });
     }
 
     /// Notes that a step has worked. A check says nothing about the sender.
@@ -78,7 +78,7 @@ impl SharedBackoff {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Failing>> {
+    fn lock(&self) -> MutexGuard<'_, Option<FailingStep>> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,11 +19,11 @@ const CAPACITY: usize = 4_096;
 /// Answers by key, failures included: an endpoint that is down must not be asked more often.
 #[derive(Debug)]
 pub struct BriefCache<K, V> {
-    entries: Mutex<HashMap<K, Entry<V>>>,
+    entries: Mutex<HashMap<K, CachedAnswer<V>>>,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct CachedAnswer<V> {
     asked: Instant,
     answer: Arc<OnceCell<Result<V, Failure>>>,
 }
@@ -47,7 +47,7 @@ impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
     }
 
     fn answer(&self, key: K, now: Instant) -> Arc<OnceCell<Result<V, Failure>>> {
-        let is_fresh = |entry: &Entry<V>| now.saturating_duration_since(entry.asked) < LIFETIME;
+        let is_fresh = |entry: &CachedAnswer<V>| now.saturating_duration_since(entry.asked) < LIFETIME;
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&key).filter(|entry| is_fresh(entry)) {
             return Arc::clone(&entry.answer);
@@ -57,12 +57,12 @@ impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
         }
         let answer = Arc::default();
         if entries.len() < CAPACITY {
-            entries.insert(key, Entry { asked: now, answer: Arc::clone(&answer) });
+            entries.insert(key, CachedAnswer { asked: now, answer: Arc::clone(&answer) });
         }
         answer
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, CachedAnswer<V>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,9 +74,9 @@ mod tests {
 
     /// Counts how often it is asked.
     #[derive(Default)]
-    struct Source(AtomicU64);
+    struct CountingSource(AtomicU64);
 
-    impl Source {
+    impl CountingSource {
         async fn ask(&self) -> Result<u64, Failure> {
             let count = self.0.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_calls_share_one_answer_and_a_failure_too() {
-        let (cache, source) = (BriefCache::default(), Source::default());
+        let (cache, source) = (BriefCache::default(), CountingSource::default());
         let answers = futures_util::future::join_all((0..50).map(|_| cache.get("key", source.ask()))).await;
         assert!(answers.iter().all(|answer| *answer == Ok(0)), "{answers:?}");
         assert_eq!(cache.get("other", source.ask()).await, Ok(1));
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_removed_answer_is_asked_again_also_while_another_caller_waits() {
-        let (cache, source) = (BriefCache::default(), Source::default());
+        let (cache, source) = (BriefCache::default(), CountingSource::default());
         let (first, second) = tokio::join!(cache.get("key", source.ask()), async {
             cache.forget(&"key");
             cache.get("key", source.ask()).await

@@ -39,14 +39,14 @@ pub enum RegistryFunction {
 
 /// The selector of a call, and whether data is the ABI's own encoding of it: nothing after the arguments,
 /// which would be paid for as calldata without being of use, and no other spelling of them.
-type Call = ([u8; 4], fn(&[u8]) -> bool);
+type CallEncoding = ([u8; 4], fn(&[u8]) -> bool);
 
 impl RegistryFunction {
     /// All functions.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    const fn call(self) -> Call {
-        const fn of<C: SolCall>() -> Call {
+    const fn call(self) -> CallEncoding {
+        const fn of<C: SolCall>() -> CallEncoding {
             (C::SELECTOR, |data| C::abi_decode(data).is_ok_and(|call| call.abi_encode() == data))
         }
         match self {

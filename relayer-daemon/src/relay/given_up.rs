@@ -24,7 +24,7 @@ const UNTIL_SETTLED: Duration = Duration::from_secs(60);
 
 /// Effect that a transaction that was given up may still have on its relay.
 #[derive(Debug)]
-enum Fate {
+enum LateEffect {
     /// The transaction can never execute the relay.
     Dead,
     /// The transaction may execute the relay, or has done so; the relay waits this long.
@@ -37,7 +37,7 @@ enum Fate {
 
 /// Decision about a relay that is about to be dropped.
 #[derive(Debug)]
-pub(super) enum Ending {
+pub(super) enum DropDecision {
     /// The relay waits.
     Open,
     /// The relay is checked anew: the reason to drop it is gone.
@@ -48,24 +48,28 @@ pub(super) enum Ending {
 
 impl<C: ChainNode> Relayer<C> {
     /// Decides how a relay that is about to be dropped ends. `None` where [`retry`](Self::retry) ends.
-    pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<Ending> {
+    pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<DropDecision> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
         let (mut waits, waited) = (Duration::ZERO, self.inflight.patience(id, Patience::refused));
         for (account, nonce) in given_up {
             let read = move |store: &Store| store.assignment(account, nonce);
             let assignment = self.retry(id, "journal not read", read).await?;
             match self.fate(account, &assignment, failure.code).await {
-                Ok(Fate::Dead) => {}
-                Ok(Fate::Open(longest)) => waits = waits.max(longest),
-                Ok(Fate::Executed(outcome)) if waited >= UNTIL_SETTLED => {
-                    return Some(Ending::Known(outcome));
+                Ok(LateEffect::Dead) => {}
+                Ok(LateEffect::Open(longest)) => waits = waits.max(longest),
+                Ok(LateEffect::Executed(outcome)) if waited >= UNTIL_SETTLED => {
+                    return Some(DropDecision::Known(outcome));
                 }
-                Ok(Fate::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
-                Ok(Fate::Unused) => return Some(Ending::Anew),
+                Ok(LateEffect::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
+                Ok(LateEffect::Unused) => return Some(DropDecision::Anew),
                 Err(_) => waits = waits.max(UNTIL_FOUND),
             }
         }
-        Some(if waited < waits { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
+        Some(if waited < waits {
+            DropDecision::Open
+        } else {
+            DropDecision::Known(RelayOutcome::Dropped { failure })
+        })
     }
 
     /// Returns what a nonce's transactions may still do to its relay, about to be dropped for this reason.
@@ -74,26 +78,28 @@ impl<C: ChainNode> Relayer<C> {
         account: Address,
         assignment: &NonceAssignment,
         reason: ErrorCode,
-    ) -> Result<Fate, RpcError> {
-        let Some(relay) = assignment.relay else { return Ok(Fate::Dead) };
+    ) -> Result<LateEffect, RpcError> {
+        let Some(relay) = assignment.relay else { return Ok(LateEffect::Dead) };
         let view = self.chain.account_view(account, Some(relay.signer)).await?;
         // In one block's state: if only one of the nonces is used, another transaction used it.
         Ok(match (view.mined_nonce > assignment.nonce, view.has_used(relay.forward_nonce)) {
-            (true, false) | (false, true) => Fate::Dead,
+            (true, false) | (false, true) => LateEffect::Dead,
             (false, false) => match reason {
                 // The order itself ends a relay without an open nonce at once.
-                ErrorCode::Cancelled => Fate::Dead,
-                ErrorCode::Superseded => Fate::Unused,
+                ErrorCode::Cancelled => LateEffect::Dead,
+                ErrorCode::Superseded => LateEffect::Unused,
                 // A block's time may be before this daemon's, and of two requests the first may be dropped.
-                ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => Fate::Open(UNTIL_FOUND),
-                _ => Fate::Open(UNTIL_MINED),
+                ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => {
+                    LateEffect::Open(UNTIL_FOUND)
+                }
+                _ => LateEffect::Open(UNTIL_MINED),
             },
             (true, true) => {
                 let Lookup::Found(purpose, receipt) = look_up(&*self.chain, assignment, true).await else {
-                    return Ok(Fate::Open(UNTIL_FOUND));
+                    return Ok(LateEffect::Open(UNTIL_FOUND));
                 };
                 let outcome = self.contracts.outcome(&relay, purpose, &receipt);
-                if outcome.has_used_request() { Fate::Executed(outcome) } else { Fate::Dead }
+                if outcome.has_used_request() { LateEffect::Executed(outcome) } else { LateEffect::Dead }
             }
         })
     }

@@ -44,7 +44,7 @@ pub enum Runner {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct InflightEntry {
     signer: Address,
     nonce: U256,
     since: Instant,
@@ -58,7 +58,7 @@ struct Entry {
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
-impl Entry {
+impl InflightEntry {
     fn new(signer: Address, nonce: U256, outcome: watch::Sender<Option<RelayOutcome>>) -> Self {
         Self {
             signer,
@@ -75,7 +75,7 @@ impl Entry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    relays: HashMap<B256, Entry>,
+    relays: HashMap<B256, InflightEntry>,
     /// Relays of each signer by nonce, then in order of arrival.
     signers: HashMap<Address, BTreeMap<U256, Vec<B256>>>,
     /// The number of relays that came without an API key.
@@ -83,12 +83,12 @@ struct Inner {
 }
 
 impl Inner {
-    fn insert(&mut self, id: B256, nonce: U256, entry: Entry) {
+    fn insert(&mut self, id: B256, nonce: U256, entry: InflightEntry) {
         self.signers.entry(entry.signer).or_default().entry(nonce).or_default().push(id);
         self.relays.insert(id, entry);
     }
 
-    fn predecessor(&self, id: B256) -> Option<(&B256, &Entry)> {
+    fn predecessor(&self, id: B256) -> Option<(&B256, &InflightEntry)> {
         let entry = self.relays.get(&id)?;
         let nonces = self.signers.get(&entry.signer)?;
         let same = nonces.get(&entry.nonce).map_or(&[][..], Vec::as_slice);
@@ -150,7 +150,7 @@ impl Inflight {
         let (outcome, waiting) = watch::channel(None);
         let without_key = limit_without_key.is_some();
         inner.without_key = inner.without_key.saturating_add(without_key.into());
-        inner.insert(id, nonce, Entry { without_key, ..Entry::new(signer, nonce, outcome) });
+        inner.insert(id, nonce, InflightEntry { without_key, ..InflightEntry::new(signer, nonce, outcome) });
         drop(inner);
         self.arrived();
         InflightStart::New(waiting)
@@ -163,7 +163,7 @@ impl Inflight {
         let mut inner = self.lock();
         let is_new = !inner.relays.contains_key(&id);
         if is_new {
-            inner.insert(id, nonce, Entry::new(signer, nonce, watch::Sender::new(None)));
+            inner.insert(id, nonce, InflightEntry::new(signer, nonce, watch::Sender::new(None)));
         }
         if let Some(entry) = inner.relays.get_mut(&id) {
             entry.runner = Runner::Here;
@@ -211,8 +211,10 @@ impl Inflight {
             if inner.relays.contains_key(id) {
                 continue;
             }
-            let entry =
-                Entry { runner: Runner::Elsewhere, ..Entry::new(signer, *nonce, watch::Sender::new(None)) };
+            let entry = InflightEntry {
+                runner: Runner::Elsewhere,
+                ..InflightEntry::new(signer, *nonce, watch::Sender::new(None))
+            };
             inner.insert(*id, *nonce, entry);
             has_arrived = true;
         }

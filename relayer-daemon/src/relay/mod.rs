@@ -71,7 +71,7 @@ use crate::{
 
 /// Rules for requests, and limits on their cost.
 #[derive(Debug)]
-pub struct Terms {
+pub struct RequestTerms {
     /// The core's rules.
     pub rules: Rules,
     /// The relayed functions of the registry.
@@ -98,7 +98,7 @@ pub struct Relayer<C = Chain> {
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
     /// The terms of all requests.
-    pub terms: Terms,
+    pub terms: RequestTerms,
     /// The sponsorship policy.
     pub policy: Arc<SharedPolicy>,
     /// The client of the decision webhook.

@@ -7,7 +7,7 @@ use alloy::primitives::B256;
 use super::{
     Relayer,
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
-    given_up::{Ending, pause_after},
+    given_up::{DropDecision, pause_after},
     inflight::Runner,
     patience::Patience,
 };
@@ -91,7 +91,7 @@ impl<C: ChainNode> Relayer<C> {
             }
             let ending = match self.ending(id, failure.clone()).await {
                 None => return,
-                Some(Ending::Known(outcome)) => break outcome,
+                Some(DropDecision::Known(outcome)) => break outcome,
                 Some(ending) => ending,
             };
             let (pause, is_checked_anew) =
@@ -100,7 +100,7 @@ impl<C: ChainNode> Relayer<C> {
             if !self.sleep(pause).await || self.inflight.age(id).is_none() {
                 return;
             }
-            if is_checked_anew || matches!(ending, Ending::Anew) {
+            if is_checked_anew || matches!(ending, DropDecision::Anew) {
                 if let Some(relay) = self.accepted(id).await {
                     self.run_again(relay);
                 }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 pub use source::{SignerSourceError, from_env};
 
-use self::remote::RemoteSigner;
+use self::remote::JsonRpcSigner;
 
 /// The reason why there is no signature. Has no secret in it, and no path or query of a URL.
 #[derive(Debug, Error)]
@@ -57,15 +57,15 @@ pub enum SignerError {
 #[derive(Clone)]
 pub struct TxSigner {
     address: Address,
-    key: Key,
+    key: KeyBackend,
     time_limit: Duration,
 }
 
 #[derive(Clone)]
-enum Key {
+enum KeyBackend {
     Absent,
     Local(PrivateKeySigner),
-    Remote(RemoteSigner),
+    Remote(JsonRpcSigner),
     #[cfg(feature = "kms")]
     Kms(kms::KmsSigner),
 }
@@ -80,29 +80,29 @@ impl fmt::Debug for TxSigner {
 impl fmt::Display for TxSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
-            Key::Absent | Key::Local(_) => write!(f, "{}", self.address),
-            Key::Remote(signer) => write!(f, "{}, by the signer at {}", self.address, signer.label()),
+            KeyBackend::Absent | KeyBackend::Local(_) => write!(f, "{}", self.address),
+            KeyBackend::Remote(signer) => write!(f, "{}, by the signer at {}", self.address, signer.label()),
             #[cfg(feature = "kms")]
-            Key::Kms(_) => write!(f, "{}, in AWS KMS", self.address),
+            KeyBackend::Kms(_) => write!(f, "{}, in AWS KMS", self.address),
         }
     }
 }
 
 impl From<PrivateKeySigner> for TxSigner {
     fn from(key: PrivateKeySigner) -> Self {
-        Self { address: key.address(), key: Key::Local(key), time_limit: Duration::MAX }
+        Self { address: key.address(), key: KeyBackend::Local(key), time_limit: Duration::MAX }
     }
 }
 
 impl TxSigner {
     /// Creates the signer of an account without its key: it signs nothing.
     pub const fn absent(address: Address) -> Self {
-        Self { address, key: Key::Absent, time_limit: Duration::MAX }
+        Self { address, key: KeyBackend::Absent, time_limit: Duration::MAX }
     }
 
     /// Returns whether there is a key.
     pub const fn has_key(&self) -> bool {
-        !matches!(self.key, Key::Absent)
+        !matches!(self.key, KeyBackend::Absent)
     }
 
     /// Returns the account.
@@ -117,14 +117,14 @@ impl TxSigner {
     pub async fn sign(&self, transaction: &TxEip1559) -> Result<Signature, SignerError> {
         let signing = async {
             match &self.key {
-                Key::Absent => Err(SignerError::Absent),
-                Key::Local(key) => Ok(key.sign_transaction_sync(&mut transaction.clone())?),
-                Key::Remote(signer) => signer.sign(self.address, transaction).await,
+                KeyBackend::Absent => Err(SignerError::Absent),
+                KeyBackend::Local(key) => Ok(key.sign_transaction_sync(&mut transaction.clone())?),
+                KeyBackend::Remote(signer) => signer.sign(self.address, transaction).await,
                 #[cfg(feature = "kms")]
-                Key::Kms(signer) => signer.sign(transaction).await,
+                KeyBackend::Kms(signer) => signer.sign(transaction).await,
             }
         };
-        if matches!(self.key, Key::Absent | Key::Local(_)) {
+        if matches!(self.key, KeyBackend::Absent | KeyBackend::Local(_)) {
             return signing.await;
         }
         let signature =

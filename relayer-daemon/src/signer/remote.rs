@@ -22,18 +22,18 @@ const LARGEST_ANSWER: usize = 1024 * 1024;
 
 /// A remote signer.
 #[derive(Clone)]
-pub(super) struct RemoteSigner {
+pub(super) struct JsonRpcSigner {
     client: Client,
     /// Its text is never shown: it may hold a token.
     url: Arc<Url>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SignTransactionResponse {
     #[serde(default)]
     result: Option<Signed1559>,
     #[serde(default)]
-    error: Option<Refusal>,
+    error: Option<SignerErrorObject>,
 }
 
 /// Web3Signer answers with the bytes, geth with an object that has them.
@@ -45,12 +45,12 @@ enum Signed1559 {
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct SignerErrorObject {
     #[serde(default)]
     message: String,
 }
 
-impl RemoteSigner {
+impl JsonRpcSigner {
     pub(super) fn new(url: Url) -> Result<Self, reqwest::Error> {
         // A proxy from the environment, or a redirect's target, would see every transaction.
         let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().build()?;
@@ -70,9 +70,9 @@ impl RemoteSigner {
         let question = json!({
             "jsonrpc": "2.0", "id": 1, "method": "eth_signTransaction", "params": [call(from, transaction)],
         });
-        let answer: Answer = serde_json::from_slice(&self.post(&question).await?)
+        let answer: SignTransactionResponse = serde_json::from_slice(&self.post(&question).await?)
             .map_err(|_| SignerError::Malformed("no JSON-RPC answer"))?;
-        if let Some(Refusal { message }) = answer.error {
+        if let Some(SignerErrorObject { message }) = answer.error {
             // A signer's message may quote its own address, with its path.
             let message = message.replace(self.url.as_str(), &self.label());
             let reason = message.chars().filter(|character| !character.is_control()).take(LONGEST_REASON);
@@ -98,8 +98,10 @@ impl RemoteSigner {
         let body = read_body(response, LARGEST_ANSWER).await.map_err(unreachable)?;
         let body = body.ok_or(SignerError::Malformed("too large"))?;
         // An error of JSON-RPC may come with any status.
-        let is_refusal =
-            || serde_json::from_slice::<Answer>(&body).is_ok_and(|answer| answer.error.is_some());
+        let is_refusal = || {
+            serde_json::from_slice::<SignTransactionResponse>(&body)
+                .is_ok_and(|answer| answer.error.is_some())
+        };
         if !status.is_success() && !is_refusal() {
             return Err(SignerError::Refused(format!("status {status}")));
         }

@@ -10,7 +10,7 @@ use alloy::primitives::Address;
 use reqwest::Url;
 use thiserror::Error;
 
-use super::{Key, SignerError, TxSigner, remote::RemoteSigner};
+use super::{KeyBackend, SignerError, TxSigner, remote::JsonRpcSigner};
 use crate::keys::{self, KeyLoadError};
 
 const KMS: &str = "RELAYER_KEY_KMS";
@@ -118,8 +118,8 @@ fn remote(urls: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSign
         return Err(SignerSourceError::Urls(urls.len(), accounts.len()));
     }
     let signer = |(address, url): (Address, &Url)| {
-        let signer = RemoteSigner::new(url.clone()).map_err(|_| SignerSourceError::Client)?;
-        Ok(TxSigner { address, key: Key::Remote(signer), time_limit })
+        let signer = JsonRpcSigner::new(url.clone()).map_err(|_| SignerSourceError::Client)?;
+        Ok(TxSigner { address, key: KeyBackend::Remote(signer), time_limit })
     };
     accounts.into_iter().zip(urls.iter().cycle()).map(signer).collect()
 }
@@ -135,7 +135,7 @@ fn kms(key_ids: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSign
     let accounts = addresses(accounts).map_err(SignerSourceError::KmsAddress)?;
     let key = |(address, key_id)| TxSigner {
         address,
-        key: Key::Kms(super::kms::KmsSigner::new(key_id)),
+        key: KeyBackend::Kms(super::kms::KmsSigner::new(key_id)),
         time_limit,
     };
     Ok(accounts.into_iter().zip(key_ids).map(key).collect())
@@ -147,7 +147,7 @@ async fn opened(key_id: &str, time_limit: Duration) -> Result<TxSigner, SignerSo
     let signer = super::kms::KmsSigner::new(key_id);
     let opened = tokio::time::timeout(time_limit, signer.open()).await;
     let address = opened.unwrap_or(Err(SignerError::Slow(time_limit))).map_err(SignerSourceError::Kms)?;
-    Ok(TxSigner { address, key: Key::Kms(signer), time_limit })
+    Ok(TxSigner { address, key: KeyBackend::Kms(signer), time_limit })
 }
 
 #[cfg(not(feature = "kms"))]

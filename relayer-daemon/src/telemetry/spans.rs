@@ -48,9 +48,9 @@ pub(super) fn now_ns() -> u128 {
 }
 
 /// Visitor that reads fields as text.
-struct Fields<'a>(&'a mut Vec<(&'static str, String)>);
+struct FieldVisitor<'a>(&'a mut Vec<(&'static str, String)>);
 
-impl Visit for Fields<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.0.push((field.name(), value.to_owned()));
     }
@@ -64,7 +64,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut fields = Vec::new();
-        attributes.record(&mut Fields(&mut fields));
+        attributes.record(&mut FieldVisitor(&mut fields));
         let parent = span.parent().and_then(|parent| {
             parent.extensions().get::<FinishedSpan>().map(|parent| (parent.trace_id, parent.span_id))
         });
@@ -86,7 +86,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         if let Some(open) = span.extensions_mut().get_mut::<FinishedSpan>() {
-            values.record(&mut Fields(&mut open.fields));
+            values.record(&mut FieldVisitor(&mut open.fields));
         }
     }
 

@@ -18,7 +18,7 @@ pub struct DeliveryClient(Client);
 
 /// The reason why an event was not delivered. Never quotes the webhook's URL.
 #[derive(Debug, Error)]
-pub(super) enum NotDelivered {
+pub(super) enum DeliveryError {
     #[error("the receiver did not answer within {} seconds", TIMEOUT.as_secs())]
     Slow,
     #[error("the receiver cannot be reached")]
@@ -44,7 +44,7 @@ impl DeliveryClient {
         target: &WebhookTarget,
         event: &WebhookEvent,
         now: u64,
-    ) -> Result<(), NotDelivered> {
+    ) -> Result<(), DeliveryError> {
         let request = self
             .0
             .post(target.url.clone())
@@ -57,9 +57,9 @@ impl DeliveryClient {
             .body(event.body.clone());
         match request.send().await {
             Ok(response) if response.status().is_success() => Ok(()),
-            Ok(response) => Err(NotDelivered::Status(response.status())),
-            Err(error) if error.is_timeout() => Err(NotDelivered::Slow),
-            Err(_) => Err(NotDelivered::Unreachable),
+            Ok(response) => Err(DeliveryError::Status(response.status())),
+            Err(error) if error.is_timeout() => Err(DeliveryError::Slow),
+            Err(_) => Err(DeliveryError::Unreachable),
         }
     }
 }

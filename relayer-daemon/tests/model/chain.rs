@@ -25,7 +25,7 @@ pub const SAFE_AFTER: Duration = Duration::from_secs(600);
 pub const FINAL_AFTER: Duration = Duration::from_secs(1_200);
 
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct SentTransaction {
     pub account: Address,
     pub hash: B256,
     pub nonce: u64,
@@ -41,7 +41,7 @@ pub struct Sent {
 #[derive(Debug, Clone)]
 pub enum ModelTransaction {
     /// A transaction of an account of ours that we signed, and its price per gas.
-    Ours(Box<Sent>, u128),
+    Ours(Box<SentTransaction>, u128),
     Foreign(Address),
     /// A foreign call of the forwarder with a request of one of our clients.
     Bypass(Address, U256),
@@ -145,11 +145,11 @@ fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     }
 }
 
-fn gas_used(sent: &Sent) -> u64 {
+fn gas_used(sent: &SentTransaction) -> u64 {
     if sent.request.is_some() { sent.gas_limit / 2 } else { sent.gas_limit }
 }
 
-fn receipt(sent: &Sent, price: u128, block: BlockId, status: bool) -> Receipt {
+fn receipt(sent: &SentTransaction, price: u128, block: BlockId, status: bool) -> Receipt {
     let event = sent.request.filter(|_| status).map(|(from, nonce)| RequestExecuted {
         from,
         nonce,
@@ -178,7 +178,7 @@ pub struct ModelChain {
     made: u64,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
-    pool: BTreeMap<(Address, u64), Sent>,
+    pool: BTreeMap<(Address, u64), SentTransaction>,
     base_fee: u128,
     /// Earlier base fees, each with the moment when it ended.
     base_fees: VecDeque<(Instant, u128)>,
@@ -193,7 +193,7 @@ pub struct ModelChain {
     /// Balances of accounts that cannot pay for everything, wei.
     pub balances: BTreeMap<Address, u128>,
     /// Every transaction ever sent, by account and nonce, in order.
-    offered: HashMap<(Address, u64), Vec<Sent>>,
+    offered: HashMap<(Address, u64), Vec<SentTransaction>>,
     pub reorganised: bool,
     pub sends: usize,
 }
@@ -299,7 +299,9 @@ impl ModelChain {
         for entry in undone.iter().flat_map(|block| block.entries.iter()) {
             if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
                 let place = (sent.account, sent.nonce);
-                self.pool.entry(place).or_insert_with(|| Sent { reverts: false, ..(**sent).clone() });
+                self.pool
+                    .entry(place)
+                    .or_insert_with(|| SentTransaction { reverts: false, ..(**sent).clone() });
             }
         }
         let branch: Vec<_> = (0..=undone.len()).map(|_| self.block(Vec::new())).collect();
@@ -332,7 +334,7 @@ impl ModelChain {
     }
 
     /// Checks what must hold for every transaction before it is sent.
-    pub fn inspect(&mut self, sent: &Sent, is_late: bool) {
+    pub fn inspect(&mut self, sent: &SentTransaction, is_late: bool) {
         self.sends += 1;
         if is_late {
             return;
@@ -365,7 +367,7 @@ impl ModelChain {
         offered.push(sent.clone());
     }
 
-    pub fn take(&mut self, sent: Sent) -> BroadcastVerdict {
+    pub fn take(&mut self, sent: SentTransaction) -> BroadcastVerdict {
         if sent.nonce < self.now().mined(sent.account) {
             return NonceTooLow;
         }

@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// The daemons' database, for statements beside theirs.
-pub enum Database {
+pub enum ModelDatabase {
     /// A file has no replica.
     Alone,
     Memory(Mutex<Connection>),
@@ -42,7 +42,7 @@ pub enum Database {
     },
 }
 
-impl Database {
+impl ModelDatabase {
     /// Creates an empty database for several daemons, with this clock.
     pub fn shared(is_postgres: bool, clock: Arc<AtomicI64>) -> (Store, Self) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -31,7 +31,7 @@ fn carries(relayer: &Relayer<ModelNode>) -> bool {
 fn a_relay_that_was_cancelled_sent_again_and_reopened_by_a_reorganisation_ends() {
     let begin = [Request(3), Foreign(0), Wait(72), Latency(142), Pause(2, false), Wait(159), Rejecting(true)];
     let cancelled = [Request(3), Request(0), Mine(2), Wait(741), Wait(129), Bypass(2), Kill(1), Mine(3)];
-    let again = [Request(2), Wait(196), Lose(Lost::Answer), Request(1), HangUp(0, 3), FailingReads(8)];
+    let again = [Request(2), Wait(196), Lose(LostSend::Answer), Request(1), HangUp(0, 3), FailingReads(8)];
     let undone = [Reorganise(2, false), Wait(164), Cut(1, false), Kill(0), Request(2), Mine(1), Request(0)];
     let more = [HangUp(0, 2), Request(1), Wait(143), Request(2), Request(0), Wait(122), Wait(186)];
     let ops = [&begin[..], &cancelled, &again, &undone, &more].concat();
@@ -144,9 +144,9 @@ fn a_relay_that_another_transaction_was_before_runs_again_where_that_is_undone()
     let bypassed = [Wait(2857), Abandon(2), Rejecting(true), RequestUntil(3, 102), LateReceipts(111)];
     let undone = [HangUp(3, 3), Bypass(3), Wait(2), Cut(0, false), Mine(3), Wait(458), Pause(1, true)];
     let again = [Mine(2), Bypass(0), Wait(14), Wait(153), BaseFee(111), Cut(2, true)];
-    let more = [Lose(Lost::Answer), Cut(2, false), Abandon(2), Wait(12), Reorganise(3, true)];
+    let more = [Lose(LostSend::Answer), Cut(2, false), Abandon(2), Wait(12), Reorganise(3, true)];
     let most = [Mine(1), Pause(1, false), Pause(2, false), Kill(0), Request(0), Request(1)];
-    let last = [Request(1), Lag, Request(1), Repeat(1), BaseFee(400), Lose(Lost::Transaction)];
+    let last = [Request(1), Lag, Request(1), Repeat(1), BaseFee(400), Lose(LostSend::Transaction)];
     let end = [Wait(125), Cut(0, false), HangUp(2, 3)];
     let ops = [&abandoned[..], &goes_on, &elsewhere, &bypassed, &undone, &again, &more, &most, &last, &end]
         .concat();
@@ -161,7 +161,7 @@ fn a_relay_that_another_transaction_was_before_runs_again_where_that_is_undone()
 #[test]
 fn a_relay_whose_nonce_another_one_gets_after_a_failover_runs_again() {
     let signed =
-        [Wait(150), NoNonces(true), Request(0), Wait(5), Lag, Lose(Lost::Transaction), NoNonces(false)];
+        [Wait(150), NoNonces(true), Request(0), Wait(5), Lag, Lose(LostSend::Transaction), NoNonces(false)];
     for seed in 0..8 {
         run(Setup { seed, ..PAIR }, async |simulation| {
             simulation.play(signed).await;

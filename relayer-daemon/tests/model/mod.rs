@@ -34,7 +34,7 @@ use relayer_daemon::budget::share::{Allowance, Shares};
 use relayer_daemon::chain::Receipt;
 use relayer_daemon::daemon::assembly::{Assembly, DaemonParts};
 use relayer_daemon::daemon::check::CheckedKey;
-use relayer_daemon::daemon::fleet::Keeper;
+use relayer_daemon::daemon::fleet::LeaseKeeper;
 use relayer_daemon::daemon::keyless;
 use relayer_daemon::gas::fees::Market;
 use relayer_daemon::gas::no_op_limit;
@@ -46,7 +46,7 @@ use relayer_daemon::relay::functions::{RegistryFunction, RelayedFunctions};
 use relayer_daemon::relay::policy::SharedPolicy;
 use relayer_daemon::relay::policy::decision::DecisionClient;
 use relayer_daemon::relay::rate_limits::RateLimits;
-use relayer_daemon::relay::{Relayer, Terms};
+use relayer_daemon::relay::{Relayer, RequestTerms};
 use relayer_daemon::sender::SpendingLimits;
 use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
@@ -58,8 +58,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use self::chain::{FORWARDER, GWEI, ModelChain};
-use self::database::Database;
-use self::node::{Lost, ModelNode, World};
+use self::database::ModelDatabase;
+use self::node::{LostSend, ModelNode, World};
 use self::ops::{Op, requests};
 use self::requests::{body, identify};
 
@@ -104,7 +104,7 @@ struct Life {
 pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
-    database: Database,
+    database: ModelDatabase,
     /// True if the replica lags behind.
     lags: bool,
     clock: Arc<TestClock>,
@@ -177,9 +177,9 @@ impl Simulation {
         let (store, database) = if daemons > 1 {
             let database_clock = Arc::new(AtomicI64::new(10_000_000_000));
             fleet::tick(Arc::clone(&database_clock));
-            Database::shared(is_postgres, database_clock)
+            ModelDatabase::shared(is_postgres, database_clock)
         } else {
-            (Store::in_memory().unwrap(), Database::Alone)
+            (Store::in_memory().unwrap(), ModelDatabase::Alone)
         };
         let store = Arc::new(store);
         let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
@@ -251,7 +251,7 @@ impl Simulation {
             no_op_gas: no_op_limit(0),
             max_pending: MAX_PENDING,
             max_queue: 1_000,
-            terms: Terms {
+            terms: RequestTerms {
                 rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
                 functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
                 spending,
@@ -283,7 +283,7 @@ impl Simulation {
         tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         if is_fleet {
             tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));
-            let keeper = Keeper::new(Arc::clone(&relayer), make, duty);
+            let keeper = LeaseKeeper::new(Arc::clone(&relayer), make, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
         Some(Life { relayer, dead, paused: pause, draining: drain, stop, tasks })

@@ -11,7 +11,7 @@ use relayer_daemon::chain::{
     AccountView, BroadcastVerdict, ChainNode, ReceiptLookup, RpcError, SimulationResult,
 };
 
-use super::chain::{ModelView, Sent};
+use super::chain::{ModelView, SentTransaction};
 use super::*;
 
 /// Number of nonces from which on receipts come by the block.
@@ -19,7 +19,7 @@ const BLOCK_RECEIPTS_FROM: usize = 2;
 
 /// Loss when the next transaction is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostSend {
     /// The node takes it; the answer is lost.
     Answer,
     /// The node never sees it; the caller cannot tell.
@@ -28,7 +28,7 @@ pub enum Lost {
 
 #[derive(Debug, Default)]
 pub struct ModelFaults {
-    pub lost: VecDeque<Lost>,
+    pub lost: VecDeque<LostSend>,
     /// Each answer comes from a machine that is up to this far behind.
     pub oldest_view: Duration,
     pub late_receipts: Duration,
@@ -272,7 +272,7 @@ impl ChainNode for ModelNode {
             let holder = self.daemon.as_ref().and_then(holder_now);
             assert_eq!(holder, self.daemon, "sent without a lease of {account}");
         }
-        let sent = Sent {
+        let sent = SentTransaction {
             account,
             hash,
             nonce: envelope.nonce(),
@@ -288,8 +288,8 @@ impl ChainNode for ModelNode {
         let mut chain = self.world.chain();
         chain.inspect(&sent, was_paused || has_lost);
         let verdict = match lost {
-            Some(Lost::Transaction) => BroadcastVerdict::Unknown,
-            Some(Lost::Answer) => {
+            Some(LostSend::Transaction) => BroadcastVerdict::Unknown,
+            Some(LostSend::Answer) => {
                 chain.take(sent);
                 BroadcastVerdict::Unknown
             }

@@ -25,7 +25,7 @@ pub enum Op {
     Empty(u8, bool),
     Ignored(u8, bool),
     Bypass(u8),
-    Lose(Lost),
+    Lose(LostSend),
     /// The base fee, in tenths of gwei.
     BaseFee(u16),
     /// Time goes by, in tenths of a second.

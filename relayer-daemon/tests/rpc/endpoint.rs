@@ -19,7 +19,7 @@ pub(crate) const MAX_TIP: u128 = 5_000_000_000;
 
 /// Scripted answer of an endpoint.
 #[derive(Debug, Clone)]
-pub(crate) enum Reply {
+pub(crate) enum ScriptedReply {
     Answer(Value),
     /// Answers of a node with this head: number and time.
     Head(u64, u64),
@@ -43,9 +43,9 @@ impl ScriptedEndpoint {
 }
 
 /// Starts an endpoint that answers from a script, its last line for ever.
-pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
+pub(crate) async fn scripted(script: &[ScriptedReply]) -> ScriptedEndpoint {
     let calls = Arc::<AtomicUsize>::default();
-    let is_silent = script.iter().any(|reply| matches!(reply, Reply::Silence));
+    let is_silent = script.iter().any(|reply| matches!(reply, ScriptedReply::Silence));
     let (script, count) = (Arc::new(Mutex::new(script.to_vec())), Arc::clone(&calls));
     let route = warp::body::json().and(warp::path::full()).then(move |request: Value, _| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -59,7 +59,7 @@ pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
     ScriptedEndpoint { url, is_silent, calls }
 }
 
-async fn respond(request: &Value, answer: Reply) -> Response {
+async fn respond(request: &Value, answer: ScriptedReply) -> Response {
     let reply = |name: &str, value| {
         warp::reply::json(&json!({ "jsonrpc": "2.0", "id": request["id"], name: value })).into_response()
     };
@@ -71,15 +71,17 @@ async fn respond(request: &Value, answer: Reply) -> Response {
         reply("result", if is_number { json!(number) } else { header })
     };
     match answer {
-        Reply::Head(number, timestamp) => header(number, timestamp),
-        Reply::Tags(head, _) if request["params"][0] == "latest" => header(head, 1),
-        Reply::Tags(_, Ok(number)) => header(number, 1),
-        Reply::Tags(_, Err((code, message))) | Reply::Error(code, message) => error(code, message),
-        Reply::Answer(result) => reply("result", result),
-        Reply::Http(status, body) => {
+        ScriptedReply::Head(number, timestamp) => header(number, timestamp),
+        ScriptedReply::Tags(head, _) if request["params"][0] == "latest" => header(head, 1),
+        ScriptedReply::Tags(_, Ok(number)) => header(number, 1),
+        ScriptedReply::Tags(_, Err((code, message))) | ScriptedReply::Error(code, message) => {
+            error(code, message)
+        }
+        ScriptedReply::Answer(result) => reply("result", result),
+        ScriptedReply::Http(status, body) => {
             warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
         }
-        Reply::Silence => std::future::pending().await,
+        ScriptedReply::Silence => std::future::pending().await,
     }
 }
 
@@ -100,12 +102,12 @@ pub(crate) fn chain(endpoints: &[&ScriptedEndpoint]) -> Chain {
 }
 
 /// Starts an endpoint, and the chain as it shows it; receipts of three nonces or more come by the block.
-pub(crate) async fn alone(script: &[Reply]) -> (ScriptedEndpoint, Chain) {
+pub(crate) async fn alone(script: &[ScriptedReply]) -> (ScriptedEndpoint, Chain) {
     let endpoint = scripted(script).await;
     let chain = chain(&[&endpoint]).with_block_receipts_from(3);
     (endpoint, chain)
 }
 
-pub(crate) async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
+pub(crate) async fn pair(first: ScriptedReply, second: ScriptedReply) -> [ScriptedEndpoint; 2] {
     [scripted(&[first]).await, scripted(&[second]).await]
 }

@@ -26,14 +26,14 @@ use serde_json::{Value, json};
 
 use self::endpoint::{
     MAX_TIP,
-    Reply::{self, Answer, Error, Head, Http, Silence, Tags},
+    ScriptedReply::{self, Answer, Error, Head, Http, Silence, Tags},
     alone, chain, pair, rpc, rpc_within, scripted,
 };
 
 /// Longer than any call in the background takes.
 const ALL_ENDED: Duration = Duration::from_secs(20);
 
-fn number(text: &str) -> Reply {
+fn number(text: &str) -> ScriptedReply {
     Answer(json!(text))
 }
 

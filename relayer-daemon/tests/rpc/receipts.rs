@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256, U64};
 use relayer_daemon::chain::{ChainNode, ReceiptLookup};
 use serde_json::{Value, json};
 
-use crate::endpoint::Reply::{Answer, Error, Http, Silence};
+use crate::endpoint::ScriptedReply::{Answer, Error, Http, Silence};
 use crate::endpoint::{alone, chain, pair};
 
 fn hash(byte: u8) -> B256 {

@@ -11,10 +11,10 @@ use std::collections::HashSet;
 
 const ACCOUNTS: [Address; 3] = [Address::repeat_byte(1), Address::repeat_byte(2), Address::repeat_byte(3)];
 
-type Daemon = (Store, Payer);
+type FleetDaemon = (Store, Payer);
 
 /// Returns three daemons with an account each.
-fn fleet() -> Vec<Daemon> {
+fn fleet() -> Vec<FleetDaemon> {
     let url = SERVER.schema();
     let daemon = |account: Address| {
         let store = Store::connect(&url).unwrap().of_daemon(DaemonId(account.to_string().into()));
@@ -25,7 +25,11 @@ fn fleet() -> Vec<Daemon> {
 }
 
 /// Runs `work` on the numbers below `count` at once, each at one of the daemons, and returns the results.
-fn at_once<T: Send>(fleet: &[Daemon], count: u64, work: impl Fn(&Store, Payer, u64) -> T + Sync) -> Vec<T> {
+fn at_once<T: Send>(
+    fleet: &[FleetDaemon],
+    count: u64,
+    work: impl Fn(&Store, Payer, u64) -> T + Sync,
+) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
         let one = |number: u64| {

@@ -1,6 +1,6 @@
 // The operator's orders: each in force once, for all daemons, and journalled.
 
-use super::{Journal, Shared};
+use super::{Journal, SharedStore};
 use crate::prelude::*;
 use relayer_daemon::outcome::ErrorCode::Cancelled;
 use relayer_daemon::store::control::{DaemonReport, Effect, ExportFormat, ExportedRelay, Order};
@@ -75,7 +75,7 @@ fn a_cancelled_relay_gets_no_nonce_and_is_not_accepted_again_and_one_that_was_se
 
 #[test]
 fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_relays_go_to_others() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
     let held = one.beat(&[ACCOUNT], false, None).unwrap().held;
     let payer: Payer = held[0].payer;
@@ -98,7 +98,7 @@ fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_rel
 
 #[test]
 fn a_relay_that_loses_its_nonce_after_it_was_cancelled_gets_no_other() {
-    let (shared, account) = (Shared::new(), ACCOUNT);
+    let (shared, account) = (SharedStore::new(), ACCOUNT);
     let store = shared.store.of_daemon(DaemonId("one".into()));
     let payer = || store.beat(&[account], false, None).unwrap().held[0].payer;
     let first = payer();
@@ -116,7 +116,7 @@ fn a_relay_that_loses_its_nonce_after_it_was_cancelled_gets_no_other() {
 
 #[test]
 fn a_cancelled_relay_that_has_ended_stays_marked_for_a_day() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let store = shared.store.of_daemon(DaemonId("one".into()));
     let payer = store.beat(&[ACCOUNT], false, None).unwrap().held[0].payer;
     (1..=2).for_each(|number| drop(store.accept(&relay(number), NOW).unwrap()));

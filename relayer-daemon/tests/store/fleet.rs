@@ -1,7 +1,7 @@
 // Promises of the store to the daemons of a fleet: an account has one holder, and so has a relay; what a
 // former holder writes fails; limits hold over all of them.
 
-use super::Shared;
+use super::SharedStore;
 use crate::prelude::*;
 use relayer_daemon::store::fleet::{Beat, LEASE, Room};
 use relayer_daemon::store::{DaemonId, Payer};
@@ -15,12 +15,12 @@ fn request(number: u64, nonce: u64) -> NewRelay {
     NewRelay { signer: Address::repeat_byte(7), forward_nonce: U256::from(nonce), ..relay(number) }
 }
 
-fn daemon(shared: &Shared, name: &str) -> Store {
+fn daemon(shared: &SharedStore, name: &str) -> Store {
     shared.store.of_daemon(DaemonId(name.into()))
 }
 
 /// Returns a daemon that holds both accounts in their first epoch, and one that has come after it.
-fn two_daemons(shared: &Shared) -> (Store, Store) {
+fn two_daemons(shared: &SharedStore) -> (Store, Store) {
     let (a, b) = (daemon(shared, "a"), daemon(shared, "b"));
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
     assert_eq!(beat(&b), [], "both are taken");
@@ -28,7 +28,7 @@ fn two_daemons(shared: &Shared) -> (Store, Store) {
 }
 
 /// Returns two daemons: one that holds the first account, and one that was given the second.
-fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
+fn one_account_each(shared: &SharedStore) -> ((Store, Payer), (Store, Payer)) {
     let (a, b) = two_daemons(shared);
     a.release(payer(SECOND, 1)).unwrap();
     assert_eq!(beat(&b), [(SECOND, 2)]);
@@ -46,7 +46,7 @@ fn payer(account: Address, epoch: u64) -> Payer {
 
 #[test]
 fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     shared.pass(LEASE / 2);
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)], "renewed");
@@ -60,7 +60,7 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 
 #[test]
 fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lost_have_new_epochs() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     let held = a.beat(&ACCOUNTS, true, None).unwrap().held;
     let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
@@ -81,7 +81,7 @@ fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lo
 
 #[test]
 fn what_a_former_holder_writes_about_a_nonce_fails() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     let (old, new) = (payer(FIRST, 1), payer(FIRST, 2));
     a.accept(&relay(1), NOW).unwrap();
@@ -117,7 +117,7 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
 
 #[test]
 fn what_an_account_has_mined_that_no_daemon_holds_is_any_daemons_to_follow() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     let payer = payer(FIRST, 1);
     a.accept(&relay(1), NOW).unwrap();
@@ -138,7 +138,7 @@ fn what_an_account_has_mined_that_no_daemon_holds_is_any_daemons_to_follow() {
 
 #[test]
 fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     for number in 1..20 {
         let accepted = std::thread::scope(|threads| {
@@ -154,7 +154,7 @@ fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
 
 #[test]
 fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     let c = daemon(&shared, "c");
     for number in 1..=3 {
@@ -191,7 +191,7 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
 
 #[test]
 fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let ((a, first), (b, second)) = one_account_each(&shared);
     a.accept(&relay(1), NOW).unwrap();
     a.record(first, &[signed(0, Some(1), 0x11)], NOW).unwrap();
@@ -214,7 +214,7 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 
 #[test]
 fn the_daemon_whose_nonce_of_a_relay_is_lost_runs_it_where_no_other_nonce_is_left() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let ((a, first), (b, second)) = one_account_each(&shared);
     let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: 1_000, shares };
@@ -236,7 +236,7 @@ fn the_daemon_whose_nonce_of_a_relay_is_lost_runs_it_where_no_other_nonce_is_lef
 
 #[test]
 fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_handed_over() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
     a.hand_over(id(1), NOW).unwrap();
@@ -259,7 +259,7 @@ fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_han
 
 #[test]
 fn a_daemon_without_a_free_place_takes_the_relays_over_that_it_waits_for() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     for number in 1..=2 {
         a.accept(&relay(number), NOW).unwrap();
@@ -271,7 +271,7 @@ fn a_daemon_without_a_free_place_takes_the_relays_over_that_it_waits_for() {
 
 #[test]
 fn relays_past_their_deadline_are_taken_over_alone() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = two_daemons(&shared);
     let until = |number, deadline| NewRelay { deadline, ..relay(number) };
     for relay in [until(1, 0), until(2, NOW), until(3, NOW - 1)] {
@@ -285,7 +285,7 @@ fn relays_past_their_deadline_are_taken_over_alone() {
 
 #[test]
 fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
     a.accept(&request(1, 4), NOW).unwrap();
     let (same, next, own) = (request(2, 4), request(3, 5), request(4, 6));
@@ -299,7 +299,7 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
     assert_eq!(nonces, [4, 5, 6].map(U256::from));
 
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (a, _) = two_daemons(&shared);
     let [first, second, third] = [1, 2, 3].map(|number| request(number, 4));
     for relay in [&first, &second, &third] {
@@ -313,7 +313,7 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
 
 #[test]
 fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let ((a, first), (b, second)) = one_account_each(&shared);
     a.accept(&request(1, 4), NOW).unwrap();
     b.accept(&request(2, 4), NOW).unwrap();
@@ -333,7 +333,7 @@ fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them()
 
 #[test]
 fn a_rate_limit_is_one_for_all_daemons() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let daemons = [daemon(&shared, "a"), daemon(&shared, "b")];
     let charge = |turn: usize| daemons[turn % 2].charge_rate("ip 192.0.2.7".to_owned(), 20).unwrap();
     assert!((0..20).all(|turn| charge(turn).is_ok()));
@@ -347,7 +347,7 @@ fn a_rate_limit_is_one_for_all_daemons() {
 #[test]
 fn each_daemon_has_the_states_of_the_accounts_that_living_daemons_have_published() {
     use relayer_daemon::store::AccountState::{self, Elsewhere, Empty, Ready};
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let ((a, _), (b, _)) = one_account_each(&shared);
     let states = |store: &Store| -> Vec<(Address, AccountState)> {
         store.beat(&ACCOUNTS, false, None).unwrap().states.into_iter().collect()

@@ -31,7 +31,7 @@ mod prelude {
     pub(crate) use std::time::Duration;
 }
 
-/// Includes files as modules, on the `Journal` and the `Shared` store of the module that they are in.
+/// Includes files as modules, on the `Journal` and the `SharedStore` store of the module that they are in.
 macro_rules! suites {
     ($($name:ident)*) => {
         $(pub(crate) mod $name {
@@ -62,12 +62,12 @@ mod sqlite {
         }
     }
 
-    struct Shared {
+    struct SharedStore {
         store: Store,
         clock: Arc<AtomicI64>,
     }
 
-    impl Shared {
+    impl SharedStore {
         fn new() -> Self {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let uri = format!("file:/shared-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -113,12 +113,12 @@ mod postgres {
         }
     }
 
-    struct Shared {
+    struct SharedStore {
         store: Store,
         url: String,
     }
 
-    impl Shared {
+    impl SharedStore {
         fn new() -> Self {
             let url = SERVER.schema();
             Self { store: Store::connect(&url).unwrap(), url }

@@ -1,6 +1,6 @@
 // Tests of Postgres alone: a server that goes and comes back, and a format that daemons of two versions see.
 
-use super::{Journal, Postgres, SERVER, Shared, schema};
+use super::{Journal, Postgres, SERVER, SharedStore, schema};
 use crate::prelude::*;
 use relayer_daemon::store::events::DeliveryResult;
 use relayer_daemon::store::fleet::LEASE;
@@ -108,13 +108,13 @@ fn a_replacement_that_waits_for_another_request_with_its_forwarder_nonce_does_no
 }
 
 /// Returns the statement that locks an account's lease.
-fn lease(shared: &Shared, account: Address, lock: &str) -> String {
+fn lease(shared: &SharedStore, account: Address, lock: &str) -> String {
     format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
 }
 
 #[test]
 fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let [first, second] = [0xa1, 0xa2].map(Address::repeat_byte);
     let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
     one.beat(&[first, second], false, None).unwrap();
@@ -130,7 +130,7 @@ fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings
 
 #[test]
 fn a_daemon_whose_leases_have_run_out_renews_none_while_it_waits_for_one_before_it() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let [first, second] = [0xa1, 0xa2].map(Address::repeat_byte);
     let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
     one.beat(&[first], false, None).unwrap();
@@ -148,7 +148,7 @@ fn a_daemon_whose_leases_have_run_out_renews_none_while_it_waits_for_one_before_
 
 #[test]
 fn a_client_is_charged_while_pruning_waits_for_a_relay() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let store = shared.store.of_daemon(DaemonId("a".into()));
     let charge = || store.charge_rate("ip 192.0.2.7".to_owned(), 20);
     assert_eq!(charge(), Ok(Ok(())));

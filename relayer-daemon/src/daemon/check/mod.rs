@@ -27,7 +27,7 @@ use self::journal::{
     LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
     take_lock,
 };
-use super::report::{CheckReport, Found, tell_accounts};
+use super::report::{AccountCheck, CheckReport, tell_accounts};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
@@ -56,7 +56,7 @@ pub enum CheckMode {
 
 /// The parts that `serve` and `drain` start with after good checks.
 #[derive(Debug)]
-pub struct Checked {
+pub struct StartParts {
     /// The chain.
     pub chain: Arc<Chain>,
     /// The chain's id.
@@ -95,7 +95,7 @@ pub async fn run(
     keys: &[TxSigner],
     clock: &SharedClock,
     metrics: &Metrics,
-) -> (CheckReport, Option<Checked>) {
+) -> (CheckReport, Option<StartParts>) {
     let mut report = CheckReport::default();
     keys.iter().for_each(|key| report.tick("key", key));
     let checked = examine(mode, settings, keys, clock, metrics, &mut report).await;
@@ -110,7 +110,7 @@ async fn examine(
     clock: &SharedClock,
     metrics: &Metrics,
     report: &mut CheckReport,
-) -> Option<Checked> {
+) -> Option<StartParts> {
     report.add("proxies", proxies(settings));
     report.add("telemetry", telemetry(settings));
     let policy = SharedPolicy::load(settings.policy_file.as_deref());
@@ -201,7 +201,7 @@ async fn examine(
             CheckedKey { signer, has_code: code.is_err(), unsigned: signed.err() }
         });
     let keys = keys.collect();
-    Some(Checked { chain, chain_id, policy: policy?, keys, store, identity, has_l1_fee, no_op_gas, locks })
+    Some(StartParts { chain, chain_id, policy: policy?, keys, store, identity, has_l1_fee, no_op_gas, locks })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -325,7 +325,7 @@ async fn trusted(chain: &Chain) -> Result<String, String> {
 }
 
 /// Asks about all accounts at once.
-async fn all(keys: &[TxSigner], ask: impl AsyncFn(&TxSigner) -> Result<String, String>) -> Vec<Found> {
+async fn all(keys: &[TxSigner], ask: impl AsyncFn(&TxSigner) -> Result<String, String>) -> Vec<AccountCheck> {
     join_all(keys.iter().map(async |key| (key.address(), ask(key).await))).await
 }
 

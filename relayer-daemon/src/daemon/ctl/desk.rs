@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The answer to an order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct OrderAnswer {
     /// False if it was refused.
     pub ok: bool,
     /// True if nothing had to be changed.
@@ -37,7 +37,7 @@ pub(super) struct Answer {
     pub details: Value,
 }
 
-impl Answer {
+impl OrderAnswer {
     fn done(text: impl Into<String>) -> Self {
         Self { ok: true, already: false, text: text.into(), details: Value::Null }
     }
@@ -57,31 +57,31 @@ impl Answer {
 
 /// Executor of orders.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct OrderExecutor {
     /// The store.
     pub(super) store: Arc<Store>,
     /// The running daemon, if this is one, and the notification that has it read its orders.
     pub(super) daemon: Option<(Arc<Relayer>, Arc<Notify>)>,
 }
 
-impl Desk {
+impl OrderExecutor {
     /// Carries out an order.
     ///
     /// # Errors
     /// Errors of the store; nothing has changed then.
-    pub(super) async fn carry_out(&self, order: Order, operator: String) -> Result<Answer, StoreError> {
+    pub(super) async fn carry_out(&self, order: Order, operator: String) -> Result<OrderAnswer, StoreError> {
         if let Order::Cordon { account } = order
             && let Some(known) = self.known_accounts().await?
             && !known.contains(&account)
         {
             let text = format!("ACCOUNT: {account} is no account of this relayer; `ctl keys` lists them");
-            return Ok(Answer::refused(text));
+            return Ok(OrderAnswer::refused(text));
         }
         if let (Order::Abandon { account }, Some((relayer, _))) = (order, &self.daemon)
             && relayer.configured.contains(&account)
             && !self.store.is_shared()
         {
-            return Ok(Answer::refused(format!(
+            return Ok(OrderAnswer::refused(format!(
                 "ACCOUNT: a daemon holds {account}: take its key out of the settings and restart it first"
             )));
         }
@@ -91,47 +91,53 @@ impl Desk {
             wake.notify_one();
         }
         Ok(match order {
-            Order::Pause => Answer::of(
+            Order::Pause => OrderAnswer::of(
                 &effect,
                 "intake is paused: new requests get 503 INTAKE_PAUSED, and relays in hand go on",
                 "intake is already paused",
             ),
-            Order::Resume => Answer::of(&effect, "intake is open", "intake is already open"),
-            Order::Cordon { account } => Answer::of(
+            Order::Resume => OrderAnswer::of(&effect, "intake is open", "intake is already open"),
+            Order::Cordon { account } => OrderAnswer::of(
                 &effect,
                 format!("{account} is cordoned: it gets no more relays, and ends those that it has sent"),
                 format!("{account} is already cordoned"),
             ),
-            Order::Uncordon { account } => Answer::of(
+            Order::Uncordon { account } => OrderAnswer::of(
                 &effect,
                 format!("{account} gets relays again"),
                 format!("{account} is already uncordoned"),
             ),
             Order::Cancel { relay } => match effect {
-                Effect::Cancelled => Answer::done(format!("{relay} is cancelled: nothing of it was sent")),
-                Effect::Replacing => Answer::done(format!(
+                Effect::Cancelled => {
+                    OrderAnswer::done(format!("{relay} is cancelled: nothing of it was sent"))
+                }
+                Effect::Replacing => OrderAnswer::done(format!(
                     "{relay} was sent: a no-op is to take its nonce; GET /relay/{relay} says which one was mined"
                 )),
-                Effect::Ended(outcome) => Answer::refused(format!("RELAY: {relay} {}", ended(&outcome))),
-                Effect::Unknown => Answer::refused(format!("RELAY: {relay} is not in the journal")),
-                _ => Answer::already(format!("{relay} is already cancelled")),
+                Effect::Ended(outcome) => OrderAnswer::refused(format!("RELAY: {relay} {}", ended(&outcome))),
+                Effect::Unknown => OrderAnswer::refused(format!("RELAY: {relay} is not in the journal")),
+                _ => OrderAnswer::already(format!("{relay} is already cancelled")),
             },
             Order::Abandon { account } => match effect {
-                Effect::Held => Answer::refused(format!(
+                Effect::Held => OrderAnswer::refused(format!(
                     "ACCOUNT: a daemon holds {account}, and may send with it: cordon it first"
                 )),
-                Effect::GivenUp(nonces) => Answer {
+                Effect::GivenUp(nonces) => OrderAnswer {
                     details: json!({ "nonces": nonces }),
-                    ..Answer::done(format!("{nonces} nonces are given up; their relays go to other accounts"))
+                    ..OrderAnswer::done(format!(
+                        "{nonces} nonces are given up; their relays go to other accounts"
+                    ))
                 },
-                _ => Answer {
+                _ => OrderAnswer {
                     details: json!({ "nonces": 0 }),
-                    ..Answer::already(format!("0 nonces are given up: {account} has already none in flight"))
+                    ..OrderAnswer::already(format!(
+                        "0 nonces are given up: {account} has already none in flight"
+                    ))
                 },
             },
             Order::Reload => self.reloaded(&effect, &before).await?,
             Order::Keys => self.keys().await?,
-            Order::Export { .. } => Answer::done(String::new()),
+            Order::Export { .. } => OrderAnswer::done(String::new()),
         })
     }
 
@@ -150,10 +156,12 @@ impl Desk {
     }
 
     /// Waits until each daemon has followed the order to reload, or says that it cannot.
-    async fn reloaded(&self, effect: &Effect, before: &[DaemonReport]) -> Result<Answer, StoreError> {
-        let Effect::Number(number) = *effect else { return Ok(Answer::refused("the order has no number")) };
+    async fn reloaded(&self, effect: &Effect, before: &[DaemonReport]) -> Result<OrderAnswer, StoreError> {
+        let Effect::Number(number) = *effect else {
+            return Ok(OrderAnswer::refused("the order has no number"));
+        };
         if before.is_empty() {
-            return Ok(Answer::done("no daemon runs: each reads the policy when it starts"));
+            return Ok(OrderAnswer::done("no daemon runs: each reads the policy when it starts"));
         }
         let deadline = Instant::now() + RELOADED_WITHIN;
         let reports = loop {
@@ -167,7 +175,7 @@ impl Desk {
     }
 
     /// Lists the accounts and the daemons.
-    async fn keys(&self) -> Result<Answer, StoreError> {
+    async fn keys(&self) -> Result<OrderAnswer, StoreError> {
         let records = self.store.run(|store| store.account_records()).await?;
         let (reports, orders) = (self.reports().await?, self.store.run(|store| store.orders()).await?);
         let (mut accounts, senders) = match &self.daemon {
@@ -203,7 +211,7 @@ impl Desk {
             lines.push(format!("daemon {daemon} at {host}: policy {policy}, settings {settings}"));
         }
         let details = json!({ "accounts": rows, "daemons": reports });
-        Ok(Answer { details, ..Answer::done(lines.join("\n")) })
+        Ok(OrderAnswer { details, ..OrderAnswer::done(lines.join("\n")) })
     }
 }
 
@@ -216,7 +224,7 @@ fn ended(outcome: &RelayOutcome) -> String {
 }
 
 /// Returns the answer to the reload with this number, from the daemons' reports before and after it.
-fn followed(number: u64, before: &[DaemonReport], reports: &[DaemonReport]) -> Answer {
+fn followed(number: u64, before: &[DaemonReport], reports: &[DaemonReport]) -> OrderAnswer {
     let line = |report: &DaemonReport| {
         let DaemonReport { daemon, host, policy, .. } = report;
         let what = match &report.fault {
@@ -234,7 +242,7 @@ fn followed(number: u64, before: &[DaemonReport], reports: &[DaemonReport]) -> A
         .any(|report| before.iter().any(|old| old.daemon == report.daemon && old.policy != report.policy));
     let ok = reports.iter().all(|report| report.fault.is_none() && report.reload >= number);
     let already = ok && !has_changed;
-    Answer {
+    OrderAnswer {
         ok,
         already,
         text: if already { format!("already in force:\n{text}") } else { text },

@@ -19,7 +19,7 @@ use registry_core::eth::timestamp::Timestamp;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use self::desk::{Answer, Desk};
+use self::desk::{OrderAnswer, OrderExecutor};
 pub use self::socket::ControlSocket;
 use super::{
     replay::{files, open_existing},
@@ -101,8 +101,8 @@ pub async fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     show(&answer, args.json)
 }
 
-fn show(answer: &Answer, as_json: bool) -> anyhow::Result<ExitCode> {
-    let Answer { ok, already, text, details } = answer;
+fn show(answer: &OrderAnswer, as_json: bool) -> anyhow::Result<ExitCode> {
+    let OrderAnswer { ok, already, text, details } = answer;
     if as_json {
         let answer = json!({ "ok": ok, "already": already, "message": text, "details": details });
         print(format_args!("{answer}\n"))?;
@@ -115,7 +115,7 @@ fn show(answer: &Answer, as_json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Carries out an order without a daemon.
-async fn by_the_store(settings: &Settings, order: Order) -> anyhow::Result<Answer> {
+async fn by_the_store(settings: &Settings, order: Order) -> anyhow::Result<OrderAnswer> {
     let _lock = match (order, &settings.store_url) {
         // A daemon alone remembers what its accounts have in flight.
         (Order::Abandon { .. }, None) => {
@@ -124,7 +124,7 @@ async fn by_the_store(settings: &Settings, order: Order) -> anyhow::Result<Answe
         }
         _ => None,
     };
-    let desk = Desk { store: open(settings).await?, daemon: None };
+    let desk = OrderExecutor { store: open(settings).await?, daemon: None };
     Ok(desk.carry_out(order, own_operator()).await?)
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn serve(
     stop: ShutdownSignal,
 ) {
     let store = Arc::clone(&relayer.store);
-    socket.serve(Desk { store, daemon: Some((relayer, wake)) }, stop).await;
+    socket.serve(OrderExecutor { store, daemon: Some((relayer, wake)) }, stop).await;
 }
 
 /// Returns the name of a user of this machine, for the journal of orders.

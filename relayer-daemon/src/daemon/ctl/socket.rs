@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::desk::{Answer, Desk};
+use super::desk::{OrderAnswer, OrderExecutor};
 use crate::{
     process::shutdown::{ShutdownSignal, unless_stopped},
     store::control::Order,
@@ -69,7 +69,7 @@ impl ControlSocket {
     }
 
     /// Carries out the orders that come, until shutdown.
-    pub(super) async fn serve(self, desk: Desk, mut stop: ShutdownSignal) {
+    pub(super) async fn serve(self, desk: OrderExecutor, mut stop: ShutdownSignal) {
         let (desk, places) = (Arc::new(desk), Arc::new(Semaphore::new(AT_ONCE)));
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -91,7 +91,7 @@ impl ControlSocket {
     }
 }
 
-async fn answer(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+async fn answer(stream: UnixStream, desk: &OrderExecutor) -> io::Result<()> {
     let operator = super::operator(stream.peer_cred()?.uid());
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
@@ -110,7 +110,7 @@ async fn answer(stream: UnixStream, desk: &Desk) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails if the file may not be used, or the daemon could not carry out the order.
-pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Answer>> {
+pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<OrderAnswer>> {
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
         Err(error) => match error.kind() {
@@ -130,7 +130,7 @@ pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Ans
     };
     match timeout(WITHIN, asked).await {
         Ok(Ok(answer)) if !answer.is_empty() => {
-            let answered: Result<Answer, String> = serde_json::from_str(&answer)?;
+            let answered: Result<OrderAnswer, String> = serde_json::from_str(&answer)?;
             answered.map(Some).map_err(anyhow::Error::msg)
         }
         _ => Ok(None),

@@ -46,7 +46,7 @@ pub struct RequestInQuestion<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct DecisionRequest<'a> {
     id: B256,
     key: Option<&'a str>,
     signer: String,
@@ -59,7 +59,7 @@ struct Question<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct DecisionResponse {
     id: B256,
     decision: Decision,
     #[serde(default)]
@@ -77,7 +77,7 @@ enum Decision {
 
 /// The reason why there is no decision. Never quotes the webhook's URL.
 #[derive(Debug, Error)]
-enum Undecided {
+enum DecisionError {
     #[error("it did not answer within a second")]
     Slow,
     #[error("it cannot be reached")]
@@ -94,7 +94,7 @@ enum Undecided {
     Foreign,
 }
 
-impl From<reqwest::Error> for Undecided {
+impl From<reqwest::Error> for DecisionError {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() { Self::Slow } else { Self::Unreachable }
     }
@@ -136,9 +136,9 @@ impl DecisionClient {
         &self,
         target: &WebhookTarget,
         asked: &RequestInQuestion<'_>,
-    ) -> Result<Answer, Undecided> {
+    ) -> Result<DecisionResponse, DecisionError> {
         let RequestInQuestion { id, key, request, now } = *asked;
-        let question = Question {
+        let question = DecisionRequest {
             id,
             key,
             signer: request.from.to_string(),
@@ -148,7 +148,7 @@ impl DecisionClient {
             deadline: request.deadline.to(),
             data: &request.data,
         };
-        let body = serde_json::to_vec(&question).map_err(|_| Undecided::Malformed)?;
+        let body = serde_json::to_vec(&question).map_err(|_| DecisionError::Malformed)?;
         let response = self
             .0
             .post(target.url.clone())
@@ -158,21 +158,22 @@ impl DecisionClient {
             .send()
             .await?;
         if response.status() != StatusCode::OK {
-            return Err(Undecided::Status(response.status()));
+            return Err(DecisionError::Status(response.status()));
         }
         let signature = response.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
         let signature = signature.unwrap_or_default().to_owned();
-        let answer = read_body(response, LARGEST_ANSWER).await?.ok_or(Undecided::TooLarge)?;
+        let answer = read_body(response, LARGEST_ANSWER).await?.ok_or(DecisionError::TooLarge)?;
         if !target.secret.verifies(&signature, now, &answer) {
-            return Err(Undecided::WronglySigned);
+            return Err(DecisionError::WronglySigned);
         }
-        let answer: Answer = serde_json::from_slice(&answer).map_err(|_| Undecided::Malformed)?;
-        if answer.id == id { Ok(answer) } else { Err(Undecided::Foreign) }
+        let answer: DecisionResponse =
+            serde_json::from_slice(&answer).map_err(|_| DecisionError::Malformed)?;
+        if answer.id == id { Ok(answer) } else { Err(DecisionError::Foreign) }
     }
 }
 
 /// Returns the decision that an answer means for a request, with its label in the metrics.
-fn judge(answer: Answer, request: &ForwardRequest) -> (&'static str, Result<(), Failure>) {
+fn judge(answer: DecisionResponse, request: &ForwardRequest) -> (&'static str, Result<(), Failure>) {
     match (answer.decision, answer.max_gas) {
         (Decision::Deny, _) => {
             let message: Option<String> = answer
