@@ -179,7 +179,6 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
     Ok(())
 }
 
-/// A running daemon.
 struct RunningDaemon {
     began: Instant,
     relayer: Arc<Relayer>,

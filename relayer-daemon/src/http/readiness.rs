@@ -30,7 +30,6 @@ struct ReadinessFacts {
     accounts: Result<(), Failure>,
     /// The reason why the store could not be written, if so.
     store: Result<(), Failure>,
-    /// True if the budget is spent.
     is_budget_spent: bool,
     /// True if the operator has paused the intake.
     is_paused: bool,

@@ -47,7 +47,6 @@ use crate::{
 pub const MAX_BODY: usize = 64 * 1024;
 /// Bytes of a too large body that are drained, so that a client that is still writing reads the 413.
 const DISCARDED: usize = 1024 * 1024;
-/// Timeout of draining.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -35,8 +35,7 @@ pub(crate) struct RelayState<'a> {
 }
 
 impl<'a> RelayState<'a> {
-    /// Creates the state of a relay, pending without an outcome; `finality` is that of its block, if it has
-    /// one.
+    /// Creates the state of a relay, pending without an outcome; `finality` is its block's, if it has one.
     pub(crate) fn new(id: B256, outcome: Option<&'a RelayOutcome>, finality: Option<Finality>) -> Self {
         let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
         Self {

@@ -10,9 +10,8 @@ use tokio::time::Instant;
 
 use crate::outcome::Failure;
 
-/// The backoff after the first failure; each further one doubles.
+/// The backoff after the first failure; each further one doubles it.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest backoff.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The step that failed.

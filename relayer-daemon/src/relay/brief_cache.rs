@@ -72,7 +72,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts how often it is asked.
     #[derive(Default)]
     struct CountingSource(AtomicU64);
 

@@ -20,7 +20,6 @@ const LONGEST_REASON: usize = 200;
 /// The largest answer, bytes: a transaction of a request's size, in hexadecimal digits, several times over.
 const LARGEST_ANSWER: usize = 1024 * 1024;
 
-/// A remote signer.
 #[derive(Clone)]
 pub(super) struct JsonRpcSigner {
     client: Client,

@@ -27,7 +27,6 @@ pub(super) const KIND: &str = "otel.kind";
 /// The field that marks a span as failed.
 pub(super) const ERROR: &str = "error";
 
-/// A span that has ended.
 #[derive(Debug, Clone)]
 pub(super) struct FinishedSpan {
     pub(super) trace_id: TraceId,

@@ -24,7 +24,6 @@ use crate::{
 const RELOADED_WITHIN: Duration = Duration::from_secs(8);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The answer to an order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct OrderAnswer {
     /// False if it was refused.
@@ -55,10 +54,8 @@ impl OrderAnswer {
     }
 }
 
-/// Executor of orders.
 #[derive(Debug)]
 pub(super) struct OrderExecutor {
-    /// The store.
     pub(super) store: Arc<Store>,
     /// The running daemon, if this is one, and the notification that has it read its orders.
     pub(super) daemon: Option<(Arc<Relayer>, Arc<Notify>)>,

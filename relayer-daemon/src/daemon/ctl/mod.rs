@@ -67,7 +67,6 @@ impl From<AbandonArgs> for CtlArgs {
     }
 }
 
-/// Subcommands of `ctl`.
 #[derive(Debug, Clone, Subcommand)]
 enum CtlCommand {
     #[command(flatten)]
