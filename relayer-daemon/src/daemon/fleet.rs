@@ -83,7 +83,7 @@ impl<N: ChainNode> LeaseKeeper<N> {
 
     /// Keeps the leases until shutdown; then gives them back.
     pub async fn run(mut self, stop: ShutdownSignal) {
-        // Beside one another: what a claim waits for must not delay a renewal.
+        // Concurrently: what a claim waits for must not delay a renewal.
         let claiming = claim_all(Arc::clone(&self.relayer), self.duty.clone(), stop.clone());
         tokio::join!(self.renew(stop), claiming);
         for account in self.running.keys().copied().collect::<Vec<_>>() {
@@ -133,7 +133,7 @@ impl<N: ChainNode> LeaseKeeper<N> {
     }
 
     async fn beat(&mut self) {
-        // Before the question: the lease is no shorter than from here.
+        // Taken before the question: the lease lasts at least as long as counted from here.
         let asked = Instant::now();
         self.beat_at = Some(asked);
         let doubts = self.relayer.store.doubts();

@@ -65,7 +65,7 @@ pub async fn run(args: &MigrateArgs) -> anyhow::Result<String> {
         }
         Migration::NotEmpty(table) => bail!("--to: the database has {table}: it must hold no journal"),
     };
-    // No daemon finds it any more: the database alone goes on.
+    // So that no daemon goes on with the file: the database alone counts.
     for suffix in ["", "-wal", "-shm"] {
         let mut name = OsString::from(files.store.as_os_str());
         name.push(suffix);

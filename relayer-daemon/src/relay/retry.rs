@@ -47,7 +47,7 @@ impl<C: ChainNode> Relayer<C> {
             return self.drop_relay(id, failure).await;
         }
         tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
-        // As long again as it has waited already.
+        // Waits as long again as it has so far.
         if self.sleep(blocked.clamp(FIRST_PAUSE, LONGEST_PAUSE)).await
             && let Some(relay) = self.accepted(id).await
         {
