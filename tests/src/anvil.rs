@@ -16,19 +16,19 @@ use tokio::time::sleep;
 use crate::process::{PATIENCE, Process, Spawn, eventually};
 use crate::{http, repo};
 
-/// How often the pool is searched for transactions that anvil forgot.
+/// Pause between searches of the pool for transactions that anvil forgot.
 const POOL_WATCH: Duration = Duration::from_secs(1);
-/// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are
-/// answered.
+/// States of earlier blocks that anvil keeps on disk, beside those in memory: it answers calls at these
+/// blocks.
 const PERSISTED_STATES: usize = 200;
-/// The id of a local chain, unless another one is asked for.
+/// Default id of a local chain.
 pub const CHAIN_ID: u64 = 31_337;
 
 #[derive(Debug, Clone, Default)]
 pub struct AnvilOptions {
     /// The port; 0 is any free one.
     pub port: u16,
-    /// The genesis block's time in unix seconds; `None` is now.
+    /// The genesis block's time in unix seconds; `None` is the present.
     pub genesis_time: Option<u64>,
     /// The time between blocks; `None` mines a block per transaction.
     pub block_time: Option<Duration>,
@@ -92,7 +92,7 @@ impl Anvil {
         self.request::<Value>(method, params).await.map(drop)
     }
 
-    /// A block as the node describes it, without its transactions; `Null` where there is none.
+    /// Returns a block as the node describes it, without its transactions; `Null` where there is none.
     pub async fn block(&self, number: impl Into<BlockNumberOrTag>) -> Result<Value> {
         self.request("eth_getBlockByNumber", json!([number.into(), false])).await
     }
@@ -116,7 +116,7 @@ impl Anvil {
         self.command("anvil_reorg", json!([depth, []])).await
     }
 
-    /// Mines a block of the present: a Worker takes an old head for a node that is stuck.
+    /// Mines a block with the present time: a Worker takes an old head for a node that is stuck.
     pub async fn freshen(&self) -> Result<()> {
         if self.time().await? < wall_clock() {
             self.set_next_block_time(wall_clock()).await?;
@@ -124,7 +124,7 @@ impl Anvil {
         self.mine(1).await
     }
 
-    /// Gives the next block this time, unix seconds, and lets the clock run on from there.
+    /// Sets the time of the next block, in unix seconds; the clock runs on from there.
     pub async fn set_next_block_time(&self, unix_seconds: u64) -> Result<()> {
         self.command("evm_setNextBlockTimestamp", json!([unix_seconds])).await
     }
@@ -138,7 +138,7 @@ impl Anvil {
         self.command("anvil_mine", json!([format!("{blocks:#x}")])).await
     }
 
-    /// On, each transaction gets a block of its own at once; off, transactions wait for [`mine`](Self::mine).
+    /// Sets whether each transaction gets a block of its own at once, or waits for [`mine`](Self::mine).
     pub async fn set_automine(&self, on: bool) -> Result<()> {
         self.command("evm_setAutomine", json!([on])).await
     }
@@ -156,15 +156,15 @@ impl Anvil {
     }
 }
 
-/// Fills anvil's pool anew where it keeps a transaction queued though it is its sender's next.
+/// Refills anvil's pool where it keeps a transaction queued that has its sender's next nonce.
 ///
-/// Anvil looks up the sender's nonce before it takes a transaction into the pool; a block in between leaves
-/// the transaction waiting for one that is mined already, for ever, and sending it again changes nothing.
+/// Anvil looks up the sender's nonce before it adds a transaction to the pool. After a block in between, the
+/// transaction waits for ever for one that is mined already, and sending it again changes nothing.
 async fn watch_pool(provider: DynProvider) {
     let mut seen = BTreeSet::new();
     loop {
         sleep(POOL_WATCH).await;
-        // A node that is stopped or does not answer is looked at later.
+        // A node that is stopped or does not answer is searched later.
         let forgotten = forgotten(&provider).await.unwrap_or_default();
         if !forgotten.is_disjoint(&seen) {
             println!("anvil had forgotten queued transactions: {:?}", fill_pool_anew(&provider).await);
@@ -179,7 +179,7 @@ async fn pool(provider: &DynProvider) -> Result<Pool> {
     Ok(provider.raw_request("txpool_content".into(), json!([])).await?)
 }
 
-/// The queued transactions with their senders' next nonces.
+/// Returns the hashes of the queued transactions that have their senders' next nonces.
 async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<String>> {
     let mut forgotten = BTreeSet::new();
     for (sender, transactions) in pool(provider).await?.remove("queued").unwrap_or_default() {
@@ -189,7 +189,7 @@ async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<String>> {
     Ok(forgotten)
 }
 
-/// Anvil drops no single transaction of those that it keeps queued.
+/// Drops all transactions and sends them again: anvil cannot drop a single queued one.
 async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
     let senders = pool(provider).await?.into_values().flat_map(BTreeMap::into_values);
     let mut raw = Vec::<Bytes>::new();
@@ -199,7 +199,7 @@ async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
     }
     let _: Value = provider.raw_request("anvil_dropAllTransactions".into(), json!([])).await?;
     for raw in raw {
-        // It was mined meanwhile, or its sender was faster.
+        // It was mined meanwhile, or its sender has sent it again.
         if let Err(error) = provider.send_raw_transaction(&raw).await {
             println!("anvil does not take a transaction again: {error}");
         }
@@ -207,14 +207,14 @@ async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
     Ok(())
 }
 
-/// A provider without fillers: what it is given is what the node gets.
+/// Returns a provider without fillers: the node gets each request as it is given.
 pub fn connect(url: &str) -> Result<DynProvider> {
     let url = url.parse().with_context(|| "the RPC URL is not a URL")?;
     let client = http::client(Duration::from_secs(60));
     Ok(ProviderBuilder::new().disable_recommended_fillers().connect_reqwest(client, url).erased())
 }
 
-/// The key of one of the ten accounts anvil funds and unlocks. These keys are public.
+/// Returns the key of one of the ten accounts that anvil funds and unlocks. These keys are public.
 pub fn dev_key(index: usize) -> PrivateKeySigner {
     /// Derived from the mnemonic `test test test test test test test test test test test junk`.
     const KEYS: [&str; 10] = [
@@ -236,7 +236,7 @@ pub fn dev_account(index: usize) -> Address {
     dev_key(index).address()
 }
 
-/// A number as JSON-RPC writes it: hexadecimal digits in a string.
+/// Parses a number as JSON-RPC writes it: hexadecimal digits in a string.
 pub fn quantity(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
 }

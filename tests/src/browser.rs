@@ -1,7 +1,7 @@
-//! Tests written for Node, most of which drive Chromium: run on a whole stack, and counted like cargo's own.
+//! Tests written for Node, most of them with Chromium, that run on a whole stack and count like cargo's own.
 //!
-//! Their harness lies in `tests/browser/harness`. One Node process runs them with one browser; its reporter
-//! prints what libtest prints, to be summed up.
+//! Their harness is in `tests/browser/harness`. One Node process runs them with one browser; its reporter
+//! prints lines like libtest's, so that results can be summed up.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::stack::Stack;
 
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// The main function of a test program: starts a [`Stack`] and runs the tests of these directories on it, one
-/// directory after the other. Words on the command line are filters of test names.
+/// Serves as a test program's main function: starts a [`Stack`] and runs the tests of these directories on
+/// it, one after the other. Words on the command line are filters of test names.
 pub async fn main(directories: &[&str]) -> ExitCode {
     // Cargo passes libtest's options, too.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -29,9 +29,9 @@ pub async fn main(directories: &[&str]) -> ExitCode {
     }
 }
 
-/// Runs the directories' `*.test.mjs`, or with `words` the tests named by one of them; whether all passed.
+/// Runs the directories' `*.test.mjs`, or the tests that match one of `words`; returns whether all passed.
 ///
-/// `E2E_STACK` tells the tests where everything is.
+/// `E2E_STACK` gives the tests the addresses of the stack's parts.
 async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
     let mut stack = Stack::start().await?;
     let harness = repo::root().join("tests/browser/harness");

@@ -16,10 +16,10 @@ use crate::repo::Artifact;
 /// Gas for one write of a batch: a registration with a kilobyte of scope stays well below.
 const WRITE_GAS: u64 = 2_000_000;
 const WRITES_PER_BLOCK: usize = 250;
-/// The statuses of agents, as the contract numbers them.
+/// Statuses of agents, in the contract's order.
 pub const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
-/// Unix seconds as documents have them.
+/// Formats unix seconds as the API's documents do.
 pub fn time(unix_seconds: u64) -> String {
     Timestamp::from_seconds(unix_seconds).to_string()
 }
@@ -45,7 +45,7 @@ impl Write {
 }
 
 impl Chain {
-    /// Starts a node, installs the Multicall3 stand-in at the canonical address and deploys both contracts.
+    /// Starts a node, installs the Multicall3 stand-in at its canonical address, and deploys both contracts.
     pub async fn start(options: AnvilOptions) -> Result<Self> {
         let node = Anvil::start(options).await?;
         node.set_code(MULTICALL3, &Artifact::load("Multicall3")?.runtime_code).await?;
@@ -59,7 +59,7 @@ impl Chain {
 
     pub async fn read<C: SolCall>(&self, to: Address, call: C) -> Result<C::Return> {
         let request = TransactionRequest::default().to(to).input(Bytes::from(call.abi_encode()).into());
-        // Without a block the call would be of the pending block, and its time goes on with the clock.
+        // Without a block the call would run on the pending block, which has the clock's time.
         let answer = self.node.provider.call(request).latest().await?;
         Ok(C::abi_decode_returns(&answer)?)
     }
@@ -68,7 +68,7 @@ impl Chain {
         Ok(self.read(self.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?.to::<u64>() - 1)
     }
 
-    /// All agents, as the contract's own function tells them one by one; `id` is at `id - 1`.
+    /// Reads all agents, one by one, with the contract's own function; `id` is at `id - 1`.
     pub async fn agents(&self) -> Result<Vec<AgentRecord>> {
         let mut agents = Vec::new();
         for id in 1..=self.total().await? {
@@ -85,7 +85,7 @@ impl Chain {
             // No estimate: one made in the second of the last write is too low for the next timestamp.
             .gas_limit(WRITE_GAS)
             .input(Bytes::from(call.abi_encode()).into());
-        // Asked first, a call that reverts says why.
+        // A call that reverts gives its reason in `eth_call`, and none in a receipt.
         self.node.provider.call(request.clone()).await?;
         let receipt = self.node.execute(request).await?;
         ensure!(receipt.status(), "did not succeed: {receipt:?}");
@@ -100,7 +100,7 @@ impl Chain {
         let room = U256::from(WRITE_GAS) * U256::from(WRITES_PER_BLOCK);
         self.node.command("evm_setBlockGasLimit", json!([room])).await?;
         self.node.set_automine(false).await?;
-        // An empty block carries the new limit, which holds from then on.
+        // The new limit holds from the block after this empty one.
         self.node.mine(1).await?;
         if let Some(at) = at {
             self.node.set_next_block_time(at).await?;

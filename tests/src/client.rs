@@ -23,8 +23,8 @@ pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
-    /// The server's log: where it is known, each request has an id of its own, and the message of one that
-    /// fails says whether the server has logged it.
+    /// The server's log. Where it is known, each request gets an id of its own, and the message of a failed
+    /// one says whether the server has logged it.
     pub(crate) log: Option<PathBuf>,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         self.send_with_id(method, path, None).await
     }
 
-    /// Waits until `/readyz` is good, and its answer like this.
+    /// Waits until `/readyz` answers 200 with a document that `is_like` accepts.
     pub async fn until_ready(
         &self,
         what: &str,
@@ -105,7 +105,7 @@ impl Client {
         })
     }
 
-    /// Any request, to a server that may fail meanwhile; a body goes with its media type.
+    /// Sends a request to a server that may fail meanwhile; a body comes with its media type.
     pub(crate) async fn try_send(
         &self,
         method: Method,
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-/// Sends all requests concurrently; the answers are in their order.
+/// Sends all requests concurrently, and returns the answers in the requests' order.
 pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
     join_all(requests.map(async |(client, path)| client.get(&path.into()).await)).await
 }
@@ -138,7 +138,7 @@ impl Answer {
         self.json()
     }
 
-    /// The message of an error with this status; its body has to be the documented one.
+    /// Returns the message of an error; checks its status and that its body has the documented shape.
     pub fn error(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text);
         let body = self.json();
@@ -149,14 +149,14 @@ impl Answer {
         fields["error"].as_str().unwrap_or_else(|| panic!("{body}")).to_owned()
     }
 
-    /// Checks that this is an error with this status and code, and gives its message.
+    /// Checks that this is an error with this status and code, and returns its message.
     pub fn failed(&self, status: u16, code: &str) -> String {
         let message = self.error(status);
         assert_eq!(self.json()["code"], code, "{}", self.text);
         message
     }
 
-    /// A header, `""` where it is missing.
+    /// Returns a header, `""` where it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -166,14 +166,14 @@ impl Answer {
     }
 }
 
-/// Checks that a document has these fields, whatever others it has.
+/// Checks that a document has these fields; it may have others.
 pub fn assert_has(document: &Value, fields: Value, context: &str) {
     for (name, expected) in fields.as_object().expect("an object of fields") {
         assert_eq!(&document[name], expected, "{context}: {name} of {document}");
     }
 }
 
-/// A document without these fields, at any depth: they change with the clock.
+/// Removes these fields from a document at any depth, for comparisons that the clock must not change.
 pub fn without(mut document: Value, fields: &[&str]) -> Value {
     match &mut document {
         Value::Object(all) => {

@@ -22,7 +22,7 @@ use crate::deploy::Deployment;
 use crate::process::{PATIENCE, Process, Spawn};
 use crate::program;
 
-/// How to start the daemon. A clone starts a successor on the same journal.
+/// Settings of a daemon to start. A clone starts a successor on the same journal.
 #[derive(Debug, Clone)]
 pub struct DaemonOptions {
     vars: Vec<(&'static str, String)>,
@@ -32,7 +32,7 @@ pub struct DaemonOptions {
 }
 
 impl DaemonOptions {
-    /// A daemon for these contracts that pays with `key`: without limits, on a free port, its journal empty.
+    /// Configures a daemon for these contracts that pays with `key`: no limits, a free port, a new journal.
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
         let data = Arc::new(TempDir::new().expect("a temporary directory"));
         let mut options = Self { vars: Vec::new(), data, log: None, descriptors: None }
@@ -45,17 +45,17 @@ impl DaemonOptions {
         for limit in ["RATE_LIMIT_PER_IP", "RATE_LIMIT_PER_SIGNER", "RATE_LIMIT_READS", "RATE_LIMIT_POLLS"] {
             options = options.var(limit, 0);
         }
-        // All clients have the same address here.
+        // All clients of the tests have the same address.
         for share in ["BUDGET_SHARE_PER_SIGNER", "BUDGET_SHARE_PER_IP", "BUDGET_SHARE_PER_NETWORK"] {
             options = options.var(share, 100);
         }
         options.var("MAX_CONNECTIONS", 4_096).var("MAX_CONNECTIONS_PER_IP", 4_096)
     }
 
-    /// Pays with all of these keys from now on, each in a file of one directory.
+    /// Replaces the key by these keys, each in a file of one directory.
     pub fn keys(self, keys: &[PrivateKeySigner]) -> Self {
         let dir = self.data_dir().join("keys");
-        // A key may have been taken out since.
+        // An earlier set may have had more keys.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).expect("a directory of keys");
         for (index, key) in keys.iter().enumerate() {
@@ -79,7 +79,7 @@ impl DaemonOptions {
         Self { log, ..self }
     }
 
-    /// Lets the daemon open this many files at once.
+    /// Limits the number of files that the daemon can open at once.
     pub fn descriptors(self, count: u32) -> Self {
         Self { descriptors: Some(count), ..self }
     }
@@ -92,7 +92,7 @@ impl DaemonOptions {
         self.data.path()
     }
 
-    /// Moves the daemon's clock to this many seconds from the machine's, from now on and while it runs.
+    /// Sets the offset of the daemon's clock from the machine's, in seconds; a running daemon follows it.
     pub fn move_clock(&self, seconds: i64) {
         replace(&self.data_dir().join("clock-offset"), &seconds.to_string());
     }
@@ -102,7 +102,7 @@ impl DaemonOptions {
         self.spawn_by(limited.as_deref(), command)
     }
 
-    /// Has a shell's script start it, which finds it in `"$0" "$@"`.
+    /// Prepares a command of the daemon, started by a shell script as `"$0" "$@"` where there is one.
     fn spawn_by(&self, script: Option<&str>, command: &str) -> Result<Spawn> {
         let binary = binary()?;
         let spawn = match script {
@@ -118,26 +118,26 @@ impl DaemonOptions {
         Ok(self.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value)))
     }
 
-    /// Runs a command of `relayer-daemon` to its end: whether it succeeded, and all that it printed.
+    /// Runs a command of `relayer-daemon` to its end; returns whether it succeeded and all that it printed.
     async fn run(&self, command: &str, flags: &[&str]) -> Result<(bool, String)> {
         let mut process = self.spawn(command)?.args(flags).start()?;
         let status = process.exited(PATIENCE).await?;
         Ok((status.success(), process.log()))
     }
 
-    /// `relayer-daemon check`: whether it found everything good, and what it printed.
+    /// Runs `relayer-daemon check`; returns whether it succeeded and all that it printed.
     pub async fn check(&self) -> Result<(bool, String)> {
         self.run("check", &[]).await
     }
 
-    /// `relayer-daemon ctl` with these arguments: its exit status, and what it printed.
+    /// Runs `relayer-daemon ctl` with these arguments; returns its exit status and all that it printed.
     pub async fn ctl(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut process = self.spawn("ctl")?.args(arguments).start()?;
         let status = process.exited(PATIENCE).await?;
         Ok((status.code().unwrap_or(-1), process.log()))
     }
 
-    /// The same with a pipe as standard output that nothing reads; what it wrote to standard error.
+    /// Runs `ctl` with an unread pipe as standard output; returns its exit status and standard error.
     pub async fn ctl_unread(&self, arguments: &[&str]) -> Result<(i32, String)> {
         const UNREAD: &str = r#"
 rm -f unread && mkfifo unread && exec 3<>unread 4>unread 3<&- && exec "$0" "$@" >&4 4>&-"#;
@@ -146,7 +146,7 @@ rm -f unread && mkfifo unread && exec 3<>unread 4>unread 3<&- && exec "$0" "$@" 
         Ok((status.code().unwrap_or(-1), process.log()))
     }
 
-    /// `relayer-daemon migrate` to this database: whether it succeeded, and what it printed.
+    /// Runs `relayer-daemon migrate` to this database; returns whether it succeeded and all that it printed.
     pub async fn migrate(&self, url: &str) -> Result<(bool, String)> {
         self.run("migrate", &["--to", url]).await
     }
@@ -155,14 +155,14 @@ rm -f unread && mkfifo unread && exec 3<>unread 4>unread 3<&- && exec "$0" "$@" 
         self.spawn("drain")?.start()
     }
 
-    /// `relayer-daemon replay` with these flags: what it printed.
+    /// Runs `relayer-daemon replay` with these flags, and returns all that it printed.
     pub async fn replay(&self, flags: &[&str]) -> Result<String> {
         let (is_good, printed) = self.run("replay", flags).await?;
         ensure!(is_good, "not replayed:\n{printed}");
         Ok(printed)
     }
 
-    /// `relayer-daemon api-key`: the key, and its hash.
+    /// Runs `relayer-daemon api-key`, and returns the key and its hash.
     pub async fn api_key(&self) -> Result<(String, String)> {
         let (is_good, printed) = self.run("api-key", &[]).await?;
         ensure!(is_good, "no key:\n{printed}");
@@ -172,7 +172,7 @@ rm -f unread && mkfifo unread && exec 3<>unread 4>unread 3<&- && exec "$0" "$@" 
     }
 }
 
-/// Replaces a file at once: nothing reads half of it.
+/// Replaces a file atomically, so that a reader never sees half of it.
 pub fn replace(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     fs::write(&draft, text).and_then(|()| fs::rename(&draft, path)).expect("a file");
@@ -184,13 +184,13 @@ pub fn write_private(path: &Path, text: &str) {
 }
 
 impl Chain {
-    /// A daemon for this chain that talks to its node directly and pays with one of its funded accounts.
+    /// Configures a daemon for this chain that reads its node directly and pays with `key`.
     pub fn daemon(&self, key: &PrivateKeySigner) -> DaemonOptions {
         DaemonOptions::new(self.node.url(), self.contracts, key)
     }
 }
 
-/// A running daemon. Dropping it kills it, as a power cut would: it has to bear that at any moment.
+/// A running daemon. Dropping it kills it as a power cut would, which it has to survive at any moment.
 #[derive(Debug)]
 pub struct Daemon {
     process: Process,
@@ -206,7 +206,7 @@ impl Daemon {
         Ok(Self { process, url, _data: Arc::clone(&options.data) })
     }
 
-    /// Starts `relayer-daemon serve` where it has to refuse, and returns all that it printed.
+    /// Runs `relayer-daemon serve`, checks that it refuses to start, and returns all that it printed.
     pub async fn refuse(options: &DaemonOptions) -> Result<String> {
         let (started, printed) = options.run("serve", &[]).await?;
         ensure!(!started && !printed.contains("listening"), "it did not refuse:\n{printed}");
@@ -258,8 +258,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The path of the daemon: of that in `RELAYER_DAEMON`, so that another build or version is measured beside
-/// this one; where the variable is not set, of this tree's.
+/// Returns the path of the daemon: that in `RELAYER_DAEMON`, for measurements of another build or version, or
+/// else this tree's.
 fn binary() -> Result<PathBuf> {
     match env::var_os("RELAYER_DAEMON") {
         Some(path) => Ok(path.into()),

@@ -1,4 +1,4 @@
-//! Putting registry and forwarder on a chain, local or real.
+//! Deployment of registry and forwarder to a chain, local or real.
 //!
 //! The forwarder goes first: it is an argument of the registry's constructor.
 
@@ -19,7 +19,7 @@ use crate::http;
 use crate::process::eventually;
 use crate::repo::Artifact;
 
-/// How long a real chain may take to mine one of the two deployments.
+/// Time that a real chain may take to mine one of the two deployments.
 const RECEIPT: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
 }
 
 /// Deploys the Multicall3 stand-in with `key`, unless the chain has Multicall3 at its usual address; returns
-/// where.
+/// the new address.
 pub async fn deploy_multicall3(rpc_url: &str, key: PrivateKeySigner) -> Result<Option<Address>> {
     let provider = provider(rpc_url, key)?;
     if !provider.get_code_at(MULTICALL3).await?.is_empty() {
@@ -54,15 +54,15 @@ pub async fn deploy_multicall3(rpc_url: &str, key: PrivateKeySigner) -> Result<O
     create(&provider, "Multicall3", &[]).await.map(Some)
 }
 
-/// A provider that signs with `key`.
+/// Returns a provider that signs with `key`.
 pub fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider + use<>> {
     let url = rpc_url.parse().context("the RPC URL is not a URL")?;
     let client = http::client(Duration::from_secs(30));
     Ok(ProviderBuilder::new().wallet(EthereumWallet::from(key)).connect_reqwest(client, url))
 }
 
-/// Checks that the chain runs what the contracts are compiled to. A contract could be deployed without, and
-/// fail later. A node that takes no creation code in `eth_call` is not asked.
+/// Checks that the chain has the contracts' opcodes: without them a deployment could succeed and fail later.
+/// A node that takes no creation code in `eth_call` passes unchecked.
 async fn check_opcodes(provider: &impl Provider) -> Result<()> {
     /// PUSH0 (EIP-3855), STOP.
     const OF_SHANGHAI: Bytes = bytes!("5f00");
@@ -76,14 +76,14 @@ async fn check_opcodes(provider: &impl Provider) -> Result<()> {
     }
 }
 
-/// A transaction that creates a contract. Old nodes know `data` alone, and EDR refuses both names at once.
+/// Builds a creation transaction. Old nodes know `data` alone, and EDR refuses both names at once.
 fn creation(code: Bytes) -> TransactionRequest {
     let mut transaction = TransactionRequest::default().into_create();
     transaction.input = TransactionInput { input: None, data: Some(code) };
     transaction
 }
 
-/// The gas price where the chain has no base fee (EIP-1559). Else fees are estimated.
+/// Returns the gas price where the chain has no base fee (EIP-1559), else `None`: fees are then estimated.
 pub async fn gas_price(provider: &impl Provider) -> Result<Option<u128>> {
     let newest: Value = provider.raw_request("eth_getBlockByNumber".into(), ("latest", false)).await?;
     match newest["baseFeePerGas"].is_string() {
@@ -92,7 +92,7 @@ pub async fn gas_price(provider: &impl Provider) -> Result<Option<u128>> {
     }
 }
 
-/// Creation code that returns this runtime code: CODECOPY of what follows its own twelve bytes, RETURN.
+/// Builds creation code that returns this runtime code: CODECOPY of all after its own twelve bytes, RETURN.
 fn creation_of(runtime: &[u8]) -> Result<Bytes> {
     let [high, low] = u16::try_from(runtime.len()).context("longer than any contract")?.to_be_bytes();
     let head = [0x61, high, low, 0x80, 0x60, 12, 0x60, 0, 0x39, 0x60, 0, 0xf3];
@@ -109,7 +109,7 @@ pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: 
     create_from(provider, contract, code).await
 }
 
-/// Deploys the contract of this name and creation code.
+/// Deploys creation code and waits for the receipt; `contract` is the name for messages.
 pub async fn create_from(provider: &impl Provider, contract: &str, code: Bytes) -> Result<Address> {
     let mut transaction = creation(code);
     transaction.gas_price = gas_price(provider).await?;

@@ -1,4 +1,4 @@
-//! The ways a node or the network in front of it can fail, and the rules that say when.
+//! Faults of a node or of the network in front of it, and the rules that say when they strike.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Fault {
         Self::Error { code, message: message.into() }
     }
 
-    /// Whether it concerns one call, and the others in its batch are answered as ever; else the whole post.
+    /// Returns whether the fault strikes one call of a batch alone, and not the whole post.
     pub(crate) fn is_of_call(&self) -> bool {
         matches!(
             self,
@@ -71,7 +71,7 @@ impl Fault {
         )
     }
 
-    /// The answer to one call under a fault that concerns it.
+    /// Answers one call under this fault.
     pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value> {
         match self {
             Self::Error { code, message } => Ok(error(call, *code, message)),
@@ -112,7 +112,7 @@ fn error(call: &Value, code: i64, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}})
 }
 
-/// The answer of a node that stands at `head`.
+/// Answers a call as a node at block `head` would.
 async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
     let place_of_block = match call["method"].as_str().unwrap_or_default() {
         "eth_blockNumber" => {
@@ -144,14 +144,14 @@ async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
         }
     }
     let mut answer = node.ask(&call).await?;
-    // Receipts and transactions of blocks it does not have are unknown to it.
+    // The node does not know receipts and transactions of later blocks.
     if quantity(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
         answer["result"] = Value::Null;
     }
     Ok(answer)
 }
 
-/// When a fault strikes.
+/// A fault, and the calls that it strikes.
 #[derive(Debug, Clone)]
 pub struct Rule {
     method: Option<String>,
@@ -171,7 +171,7 @@ impl Rule {
         Self { method: Some(method.into()), ..Self::any(fault) }
     }
 
-    /// Only for calls with `text` in their parameters: a selector, an address.
+    /// Strikes only calls with `text` in their parameters, such as a selector or an address.
     pub fn containing(mut self, text: &str) -> Self {
         self.containing = Some(text.to_lowercase());
         self
@@ -183,7 +183,7 @@ impl Rule {
         self
     }
 
-    /// Lets so many matching calls pass first.
+    /// Lets this many matching calls pass first.
     pub fn after(mut self, calls: usize) -> Self {
         self.skip = calls;
         self
@@ -200,7 +200,7 @@ impl Rule {
             && self.containing.as_ref().is_none_or(|text| params().contains(text))
     }
 
-    /// The fault for one call, if any; counts the use.
+    /// Returns the fault for one call, if any, and counts the use.
     pub(crate) fn decide(rules: &mut [Self], call: &Value) -> Option<Fault> {
         for rule in rules.iter_mut().filter(|rule| rule.times > 0 && rule.matches(call)) {
             if rule.skip > 0 {

@@ -1,4 +1,4 @@
-//! The real gate as a child process, and a service behind it that remembers what reached it.
+//! The real gate as a child process, and a service behind it that records the requests that reach it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,9 +17,9 @@ use crate::servers::listening;
 use crate::usage::Usage;
 use crate::{http, program, repo};
 
-/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: the code of an account that accepts every signature.
+/// Code of an account that accepts every signature: `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`.
 pub const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
-/// That of one that accepts none.
+/// Code of an account that accepts no signature.
 pub const REVERT: &[u8] = &hex!("60006000fd");
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
@@ -36,17 +36,17 @@ impl Gate {
         Self::announced(gate("serve", configuration)?).await
     }
 
-    /// The same of another build.
+    /// Starts another build of the gate in the same way.
     pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
         Self::announced(configured(program, &["serve"], configuration)?).await
     }
 
-    /// Starts it where the machine trusts only the authorities of this PEM file.
+    /// Starts `kya-gate serve` with only the certificate authorities of this PEM file trusted.
     pub async fn start_trusting(authorities: &Path, configuration: &str) -> Result<Self> {
         Self::announced(gate("serve", configuration)?.env("SSL_CERT_FILE", authorities)).await
     }
 
-    /// Starts it without waiting until it listens.
+    /// Starts `kya-gate serve` without waiting until it listens.
     pub fn starting(configuration: &str) -> Result<Process> {
         gate("serve", configuration)?.start()
     }
@@ -57,12 +57,12 @@ impl Gate {
         Ok(Self { process, url })
     }
 
-    /// Runs `kya-gate check`: whether all was good, and what it printed.
+    /// Runs `kya-gate check`; returns whether it succeeded and all that it printed.
     pub async fn check(configuration: &str) -> Result<(bool, String)> {
         Self::checked(configuration, &[]).await
     }
 
-    /// What `kya-gate check --explain` finds of this wallet.
+    /// Runs `kya-gate check --explain` for this wallet, and returns all that it printed.
     pub async fn explain(configuration: &str, wallet: &str) -> Result<String> {
         Ok(Self::checked(configuration, &["--explain", wallet]).await?.1)
     }
@@ -85,7 +85,7 @@ impl Gate {
         Usage::of(&self.process, "kya-gate")
     }
 
-    /// The value of a metric's line, which begins with these words.
+    /// Returns the value of the metric line that begins with these words.
     pub async fn metric(&self, words: &str) -> Option<f64> {
         let answer = http::client(PATIENCE).get(format!("{}/metrics", self.url)).send().await.ok()?;
         let text = answer.text().await.ok()?;
@@ -98,7 +98,7 @@ impl Gate {
     }
 }
 
-/// Starts a gate that has a Redis, once more where that answered too late on a busy machine.
+/// Starts a gate with Redis; retries where Redis answered too late on a busy machine.
 pub async fn start_with_redis(start: impl AsyncFn() -> Result<Gate>) -> Result<Gate> {
     let is_late = |error: &str| ["no answer in time", "timed out"].iter().any(|words| error.contains(words));
     let started = eventually("started", PATIENCE, async || match start().await {
@@ -119,7 +119,7 @@ fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Resu
     Ok(spawn.args(arguments).arg(file))
 }
 
-/// A daemon's configuration without what stands for a port and a proxy.
+/// Turns a daemon's configuration into one of an embedded gate: without `listen` and `[proxy]`.
 pub fn embedded(daemon: &str) -> Result<String> {
     let (before, rest) = daemon.split_once("[proxy]").context("a proxy")?;
     let (_, after) = rest.split_once("[chain]").context("a chain")?;
@@ -128,7 +128,7 @@ pub fn embedded(daemon: &str) -> Result<String> {
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
-/// address.
+/// URL.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     let program = program::compiled(["--example", "axum"])?;
     let mut process = configured(program, &[], configuration)?.arg("127.0.0.1:0").start()?;
@@ -136,8 +136,8 @@ pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     Ok((process, url))
 }
 
-/// Services by others' rules for the names of headers, from `tests/services`: each answers with what it reads
-/// as the gate's headers, a line each.
+/// A service from `tests/services` with the header naming rules of WSGI, CGI or Express. It answers with the
+/// headers that it reads as the gate's, one a line.
 pub struct HeaderReader {
     pub name: &'static str,
     pub url: String,
@@ -145,7 +145,7 @@ pub struct HeaderReader {
 }
 
 impl HeaderReader {
-    /// WSGI by Python's own server, CGI by lighttpd, and Express.
+    /// Starts WSGI on Python's own server, CGI on lighttpd, and Express.
     pub async fn start_all() -> Result<[Self; 3]> {
         let services = repo::root().join("tests/services");
         let [wsgi, express] = [("python3", "wsgi.py"), ("node", "express.mjs")];
@@ -169,7 +169,7 @@ impl HeaderReader {
     }
 }
 
-/// A service that answers every request with 200, for pages of another site alone, and remembers them.
+/// A service that answers every request with 200, with CORS for one other site alone, and records them.
 pub struct Service(Receiver);
 
 impl Service {
@@ -193,8 +193,8 @@ impl Service {
     }
 }
 
-/// What a gate is asked, byte by byte: it refuses what it is asked below `/gate/`, and reads each connection
-/// to its end.
+/// A stand-in for a gate that records requests byte by byte. It answers 401 below `/gate/`, else 200, and
+/// reads each connection to its end.
 #[derive(Debug)]
 pub struct RawGate {
     url: String,
@@ -235,7 +235,7 @@ impl RawGate {
         &self.url
     }
 
-    /// The next request with all that came behind it.
+    /// Waits for the next request; returns it with all bytes that followed it.
     pub fn next(&self) -> Result<String> {
         Ok(self.asked.recv_timeout(PATIENCE)?)
     }

@@ -1,4 +1,4 @@
-//! Services by axum, among them the guarded one of `cargo xtask dev`: a router behind the gate's layer.
+//! Services on axum, among them the guarded one of `cargo xtask dev`: a router behind the gate's layer.
 
 use std::net::Ipv4Addr;
 
@@ -25,12 +25,12 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Starts it on a local port, 0 for any free one, for the agents of a local chain.
+    /// Starts the service on a local port, 0 for any free one, for the agents of a local chain.
     pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
         Self::configured(port, chain, "").await
     }
 
-    /// The same; its document for agents names this relayer and read API.
+    /// Starts the service with a discovery document that names this relayer and read API.
     pub async fn telling(port: u16, chain: &Chain, relayer: &str, api: &str) -> Result<Self> {
         let forwarder = chain.contracts.forwarder;
         let listed = format!(r#"forwarder = "{forwarder}", relayers = ["{relayer}"], read-apis = ["{api}"]"#);
@@ -39,7 +39,7 @@ impl Guarded {
 
     async fn configured(port: u16, chain: &Chain, more: &str) -> Result<Self> {
         let (listener, url) = listen(port).await?;
-        // A local chain makes blocks on demand, and its agents change while one looks on.
+        // A local chain makes blocks on demand, and its agents change within seconds.
         let settings = format!(
             r#"
             origin = "{url}"
@@ -60,7 +60,7 @@ impl Guarded {
         let json = |document: String| get(async || ([(CONTENT_TYPE, "application/json")], document));
         let app = guarded.route("/.well-known/erc8128", json(document));
         let app = app.route("/.well-known/agent-registry", json(registry));
-        // The explorer's pages may ask it.
+        // The explorer's pages may send requests.
         let app = app.layer(from_fn(open_to_pages));
         Ok(Self { url, _server: serve(listener, app) })
     }
@@ -70,7 +70,7 @@ impl Guarded {
     }
 }
 
-/// A listener on a local port, 0 for any free one, and its address.
+/// Binds a local port, 0 for any free one; returns the listener and its URL.
 pub(crate) async fn listen(port: u16) -> Result<(TcpListener, String)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     let listener = listener.with_context(|| format!("port {port}"))?;
@@ -90,8 +90,8 @@ fn served(Extension(agent): &Extension<Subject>, what: &str) -> String {
     format!("served {}, for which {liable} is liable: {what}\n", agent.wallet)
 }
 
-/// Lets pages of any site ask (CORS), signatures included. A preflight is not signed, so it passes the gate
-/// by.
+/// Allows requests from pages of any site (CORS), signatures included. A preflight is not signed and bypasses
+/// the gate.
 async fn open_to_pages(request: Request, next: Next) -> Response {
     let mut answer = match *request.method() {
         Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),

@@ -1,5 +1,5 @@
-//! A receiver of webhooks, and of requests that a gate admits: it remembers what it was sent, and answers as
-//! it is told to.
+//! A receiver of webhooks and of requests that a gate admits. It records each request, and answers by a rule
+//! that the test sets.
 //!
 //! Signatures are made and checked here as the relayer's README describes them, not by the relayer's code.
 
@@ -43,7 +43,7 @@ impl Delivery {
         serde_json::from_str(&self.body).expect("a webhook's body is JSON")
     }
 
-    /// A header, `""` where it is missing.
+    /// Returns a header, `""` where it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -117,12 +117,12 @@ impl Receiver {
         lock(&self.shared).rule = Box::new(rule);
     }
 
-    /// All that came in, in order.
+    /// Returns all requests so far, in order.
     pub fn deliveries(&self) -> Vec<Delivery> {
         lock(&self.shared).deliveries.clone()
     }
 
-    /// What came in since the last call.
+    /// Returns the requests since the last call.
     pub fn take(&self) -> Vec<Delivery> {
         std::mem::take(&mut lock(&self.shared).deliveries)
     }

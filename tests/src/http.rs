@@ -10,24 +10,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// A client with a bound on every request, else as [`builder`] has it.
+/// Builds a client with this time-out for every request and the settings of [`builder`].
 pub fn client(timeout: Duration) -> reqwest::Client {
     builder().timeout(timeout).build().expect("a client with these settings can be built")
 }
 
-/// What all clients have in common: no proxy, the daemon's TLS provider, and a new connection for each
-/// request, since a server may close an idle one just as it is used again, and the request would be lost.
+/// Returns the settings of all clients: no proxy, the daemon's TLS provider, and a new connection for each
+/// request. A server may close an idle connection just as it is used again, and the request would be lost.
 pub fn builder() -> reqwest::ClientBuilder {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // An error says that another one is installed already, which serves as well.
+        // An error means that another provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
-/// Sends `GET path` with a header to the server at `base`, and gives the connection back, which is reset when
-/// it is dropped: workerd takes a connection that is closed for one that goes on listening.
+/// Sends `GET path` with a header to the server at `base`, and returns the connection. Dropping it resets it:
+/// workerd takes a connection that is only closed for one that still listens.
 pub async fn request_to_reset(base: &str, path: &str, header: &str) -> Result<TcpStream> {
     let address = base.strip_prefix("http://").context("a plain address")?;
     let mut connection = TcpStream::connect(address).await?;
@@ -37,9 +37,9 @@ pub async fn request_to_reset(base: &str, path: &str, header: &str) -> Result<Tc
     Ok(connection)
 }
 
-/// Serves every connection to a free local port, and returns the port and the tasks. Dropping the tasks
-/// closes the port and all connections. They run on a runtime of their own: tests share servers, and each
-/// test has a runtime.
+/// Serves every connection to a free local port; returns the port and the tasks. Dropping the tasks closes
+/// the port and all connections. They run on a runtime of their own: tests share servers, and each test has
+/// its own.
 pub(crate) async fn serve<F>(
     connection: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> Result<(u16, JoinSet<()>)>

@@ -1,5 +1,5 @@
-//! Where the relayer's key can be outside its process: a stand-in of AWS KMS (moto), and a remote signer.
-//! Both come from PyPI.
+//! Holders of the relayer's key outside its process: a stand-in for AWS KMS (moto), and a remote signer. Both
+//! come from PyPI.
 
 use alloy::hex;
 use alloy::primitives::{Address, keccak256};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::process::{PATIENCE, Process, Spawn, eventually, free_port};
 use crate::{http, python, repo};
 
-/// The length of a secp256k1 public key at the end of its SubjectPublicKeyInfo: x and y.
+/// Length of a secp256k1 public key, x and y, at the end of its SubjectPublicKeyInfo.
 const POINT: usize = 64;
 const REGION: &str = "eu-central-1";
 
@@ -22,7 +22,7 @@ pub struct Kms {
     process: Process,
     url: String,
     key_id: String,
-    /// The account of the key.
+    /// Account of the key.
     pub address: Address,
 }
 
@@ -44,7 +44,7 @@ impl Kms {
         Ok(Self { process, url, key_id, address: Address::from_slice(&keccak256(point)[12..]) })
     }
 
-    /// The environment of a program that uses it.
+    /// Returns the environment variables of a program that uses this key.
     pub fn vars(&self) -> [(&'static str, &str); 5] {
         [
             ("RELAYER_KEY_KMS", &self.key_id),
@@ -55,7 +55,7 @@ impl Kms {
         ]
     }
 
-    /// Pauses it, or lets it go on: it answers nothing meanwhile.
+    /// Stops the KMS process, which then answers nothing, or lets it continue.
     pub fn pause(&mut self, paused: bool) -> Result<()> {
         self.process.signal(if paused { Signal::STOP } else { Signal::CONT })
     }
@@ -66,7 +66,7 @@ impl Kms {
     }
 }
 
-/// A call of KMS. moto does not check the signature, and finds the service by it.
+/// Calls KMS. moto finds the service by the credential scope, and does not check the signature.
 async fn call(url: &str, action: &str, body: &Value) -> Result<Value> {
     let scope = format!(
         "AWS4-HMAC-SHA256 Credential=testing/20260101/{REGION}/kms/aws4_request, SignedHeaders=host, Signature=0"
@@ -90,7 +90,7 @@ pub struct RemoteSigner {
 }
 
 impl RemoteSigner {
-    /// Starts it with a key, and another one to sign with when it misbehaves.
+    /// Starts the signer with a key, and another key that it signs with when it misbehaves.
     pub async fn start(key: &PrivateKeySigner, other: &PrivateKeySigner) -> Result<Self> {
         let python = python::programs("signers").await?.join("python");
         let keys = [key, other].map(|key| hex::encode_prefixed(key.to_bytes()));
@@ -104,7 +104,7 @@ impl RemoteSigner {
         &self.url
     }
 
-    /// Makes it misbehave, in one of the ways that the script lists.
+    /// Sets one of the modes of misbehaviour that the script lists.
     pub async fn mode(&self, word: &'static str) -> Result<()> {
         let answer = http::client(PATIENCE).post(format!("{}/mode", self.url)).body(word).send().await?;
         answer.error_for_status().map(drop).map_err(Into::into)

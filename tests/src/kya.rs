@@ -1,4 +1,4 @@
-//! The program `kya`, as its users run it.
+//! The program `kya`, run as its users run it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::process::{Spawn, output};
 use crate::{program, repo};
 
-/// A user of the program: a directory with keys and documents, and the state of what is in flight.
+/// A user of the program: a directory with keys, documents and the state of operations in flight.
 pub struct Kya {
     program: PathBuf,
     directory: TempDir,
@@ -20,7 +20,7 @@ pub struct Kya {
 
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status; `None` where it was killed.
+    /// The exit status; `None` after a kill.
     pub status: Option<i32>,
     /// Standard output.
     pub text: String,
@@ -29,18 +29,18 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The document of a command that ended well.
+    /// Returns the document of a command that succeeded.
     pub fn ok(&self) -> Value {
         self.with(0)
     }
 
-    /// The document of a command that ended with this status.
+    /// Checks the exit status, and returns the command's document.
     pub fn with(&self, status: i32) -> Value {
         assert_eq!(self.status, Some(status), "{self:?}");
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// Why a command ended with this status.
+    /// Checks the exit status, and returns the command's error message.
     pub fn error(&self, status: i32) -> String {
         self.with(status)["error"].as_str().unwrap_or_else(|| panic!("no error: {self:?}")).to_owned()
     }
@@ -67,12 +67,12 @@ impl Kya {
         self.dying_at("", arguments).await
     }
 
-    /// The same, dying at this point.
+    /// Runs a command with a crash point; none where it is empty.
     pub async fn dying_at(&self, point: &str, arguments: &[&str]) -> Result<Ended> {
         self.run_with(&[("KYA_CRASH_AT", point)], arguments).await
     }
 
-    /// The same, with variables of the environment.
+    /// Runs a command with these environment variables.
     pub async fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::from(repo::command(&self.program));
         command.arg("--json").args(arguments).current_dir(self.directory.path());
@@ -82,8 +82,8 @@ impl Kya {
         Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })
     }
 
-    /// Runs a script of the shell in the user's directory, which finds this program, Node and no proxy; what
-    /// it prints. Answers of `curl` that are errors fail it.
+    /// Runs a shell script in the user's directory, with this program and Node on its path and no proxy;
+    /// returns its output. An HTTP error of `curl` fails the script.
     pub async fn shell(&self, script: &str) -> Result<String> {
         let programs = self.program.parent().context("a directory of programs")?;
         let curl = "curl() { command curl --fail --silent --show-error --max-time 30 \"$@\"; }";
@@ -95,27 +95,27 @@ impl Kya {
         Ok(String::from_utf8(output(&mut bash).await?)?)
     }
 
-    /// A command that stays, dying at this point.
+    /// Prepares a command that keeps running, with a crash point.
     pub fn spawn(&self, point: &str, arguments: &[&str]) -> Spawn {
         let spawn = Spawn::new("kya", &self.program).args(arguments).dir(self.directory.path());
         spawn.env("KYA_STATE_DIR", self.state()).env("KYA_CRASH_AT", point)
     }
 }
 
-/// Runs a command of a liable person's; what it printed.
+/// Runs a command of `kya` that has to succeed, and returns its output.
 pub async fn printed(arguments: &[&str]) -> Result<String> {
     let (ended, text) = run(arguments).await?;
     ensure!(ended, "{text}");
     Ok(text.trim().to_owned())
 }
 
-/// Verifies something: whether all of it is right, and the lines that were printed.
+/// Runs `kya verify`; returns whether it succeeded and the lines that it printed.
 pub async fn verify(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
     let (is_right, text) = run(&[&["verify"], arguments].concat()).await?;
     Ok((is_right, text.lines().map(str::to_owned).collect()))
 }
 
-/// Whether it ended well, and then its output; else its errors, too.
+/// Runs `kya`; returns whether it succeeded and its output, with standard error after a failure.
 async fn run(arguments: &[&str]) -> Result<(bool, String)> {
     let program = program::compiled(["--bin", "kya"])?;
     let output = Command::from(repo::command(program)).args(arguments).output().await?;

@@ -1,4 +1,4 @@
-//! What really happened on a chain: the requests that were executed, and what an account paid in all.
+//! Facts on the chain itself: the requests that were executed, and the transactions of an account.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::chain::Chain;
 pub struct Mined {
     pub hash: B256,
     pub block: u64,
-    /// What was paid for it, wei.
+    /// Gas used times the effective gas price.
     pub paid_wei: u128,
 }
 
 impl Chain {
-    /// The forwarder's executions in their order: signer, nonce, and whether the call succeeded.
+    /// Returns the forwarder's executions in their order: signer, nonce, and whether the call succeeded.
     pub async fn executions(&self) -> Result<Vec<(Address, u64, bool)>> {
         let filter = Filter::new().address(self.contracts.forwarder).from_block(0);
         let logs =
@@ -33,7 +33,7 @@ impl Chain {
             .collect()
     }
 
-    /// All mined transactions of an account, by nonce.
+    /// Returns all mined transactions of an account, by nonce.
     pub async fn transactions_of(&self, account: Address) -> Result<BTreeMap<u64, Mined>> {
         let provider = &self.node.provider;
         let mut found = BTreeMap::new();
@@ -49,7 +49,7 @@ impl Chain {
         Ok(found)
     }
 
-    /// How many transactions of an account are mined, and how many with those in the mempool.
+    /// Returns an account's number of mined transactions, and that number with those in the mempool.
     pub async fn nonces_of(&self, account: Address) -> Result<(u64, u64)> {
         let provider = &self.node.provider;
         let mined = provider.get_transaction_count(account).await?;

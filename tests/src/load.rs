@@ -1,4 +1,4 @@
-//! Load on a server: as many requests as it answers, from `wrk`, and the processor time each of them took.
+//! Load on a server from `wrk`: the requests that it answers, and the processor time of each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::repo;
 use crate::usage::Usage;
 
 pub const CONNECTIONS: usize = 16;
-/// Attempts before lost requests are the server's fault.
+/// Attempts before lost requests count as the server's fault.
 const ATTEMPTS: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +22,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
-    /// With `each`, by many clients, each with so many requests and an address of its own.
+    /// Requests `url` on [`CONNECTIONS`] connections for this many seconds; an error or a lost answer fails.
+    /// With `each`, the load is of many clients, each with that many requests and an address of its own.
     pub async fn on(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 0..ATTEMPTS {
@@ -34,7 +34,7 @@ impl Load {
         bail!("{url}: requests were lost")
     }
 
-    /// `None` where a request was lost.
+    /// Measures once; `None` where a request was lost.
     async fn attempt(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Option<Self>> {
         let before = server.cpu()?;
         let mut wrk = Command::new("wrk");
@@ -46,8 +46,7 @@ impl Load {
         let output = output.context("wrk is not installed (Debian: apt-get install wrk)")?;
         let taken = server.cpu()?.saturating_sub(before);
         let text = String::from_utf8_lossy(&output.stdout);
-        // What `report.lua` prints: numbers, times in microseconds, `error_answers` with a status of 400 or
-        // more.
+        // `report.lua` prints counts and times in microseconds; `error_answers` had a status of 400 or more.
         let report = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         let report: BTreeMap<String, u32> =
             report.with_context(|| format!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr)))?;

@@ -1,5 +1,5 @@
-//! Node programs that only some tests need: each set in a folder of `tests` with a `package-lock.json`,
-//! installed there when it is first needed.
+//! Node programs that only some tests need. Each set is a folder of `tests` with a `package-lock.json`,
+//! installed there on first use.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::process::output;
 use crate::repo;
 
-/// The folder of a set, once its packages are installed, which takes npm's registry.
+/// Installs a set's packages from npm's registry where needed, and returns the set's folder.
 pub async fn installed(set: &str) -> Result<PathBuf> {
     let folder = repo::root().join("tests").join(set);
     fs::create_dir_all(repo::root().join("target/npm"))?;
@@ -20,7 +20,7 @@ pub async fn installed(set: &str) -> Result<PathBuf> {
     let time = |name: &str| fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
     let installed = time("node_modules/.package-lock.json");
     if installed.is_none() || installed < time("package-lock.json") {
-        // What they would compile at installation, they also have in JavaScript.
+        // What the packages would compile at installation, they also have in JavaScript.
         let mut npm = Command::from(repo::command("npm"));
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
         output(&mut npm).await?;

@@ -1,4 +1,4 @@
-//! What a daemon's `ops` folder has for operators: alert rules and a dashboard, compared with its metrics.
+//! Alert rules and dashboards of a daemon's `ops` folder, compared with its metrics.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::repo;
 
-/// The labels that Prometheus adds.
+/// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// What an expression names that is not in these metrics of a daemon, whose names begin with `prefix`.
+/// Returns the metrics with this prefix, labels and values that an expression names and `metrics` lacks.
 pub fn unknown(expression: &str, metrics: &str, prefix: &str) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let names = expression.split(|c| !is_word(c)).filter(|word| word.starts_with(prefix));
@@ -21,7 +21,7 @@ pub fn unknown(expression: &str, metrics: &str, prefix: &str) -> Vec<String> {
         samples.push_str(&found.join("\n"));
         unknown.extend(found.is_empty().then(|| name.to_owned()));
     }
-    // Statuses appear as they come; the sets of the other labels' values are closed.
+    // Values of `status` appear as they occur; the other labels have closed sets of values.
     let has = |label: &str, value: &str| {
         let value = if label == "status" { "" } else { value };
         let is_sample = |before| samples.contains(&format!("{before}{label}=\"{value}"));
@@ -39,7 +39,7 @@ pub fn unknown(expression: &str, metrics: &str, prefix: &str) -> Vec<String> {
     unknown
 }
 
-/// The expressions of a daemon's alerts and dashboard.
+/// Returns the expressions of a daemon's alerts and dashboard.
 pub fn expressions(daemon: &str) -> Result<Vec<String>> {
     let ops = |file: &str| fs::read_to_string(repo::root().join(daemon).join("ops").join(file));
     let alerts = ops("alerts.yaml")?;
@@ -58,7 +58,7 @@ pub fn expressions(daemon: &str) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// A duration of PromQL in one unit, in seconds.
+    /// Parses a PromQL duration of one unit; returns seconds.
     fn seconds(duration: &str) -> u64 {
         let (number, unit) = duration.split_at(duration.len() - 1);
         let unit = match unit {
@@ -84,7 +84,7 @@ mod tests {
                 };
                 let Some(counted) = counted.strip_suffix(" > 0") else { continue };
                 let window = counted.split_once('[').unwrap().1.split_once(']').unwrap().0;
-                // It is evaluated once a minute or more often.
+                // Prometheus evaluates it at least once a minute.
                 let waits = seconds(field("for:").unwrap_or("0s")) + 60;
                 assert!(waits < seconds(window), "{rule}");
                 compared += 1;

@@ -1,5 +1,5 @@
-//! A Postgres server of Debian's package, for one test or one test program: its files in a temporary
-//! directory, reached by a socket there.
+//! A Postgres server of Debian's package for one test or test program, with its files and its socket in a
+//! temporary directory.
 //!
 //! It ends when it is dropped, and also when the process that started it dies.
 
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const START: Duration = Duration::from_secs(300);
 
-/// Ends the server with the process that holds the other end of the pipe on stdin, and deletes its files.
+/// Stops the server and deletes its files once stdin, a pipe from the process that started it, ends.
 const WATCH: &str = r#"
 trap '' TERM INT HUP
 read -r _
@@ -63,21 +63,21 @@ impl Postgres {
         server
     }
 
-    /// The URL of a new empty schema.
+    /// Creates an empty schema, and returns its URL.
     pub fn schema(&self) -> String {
         let name = format!("s{}", self.schemas.fetch_add(1, Ordering::Relaxed));
         self.sql(&format!("CREATE SCHEMA {name}"));
         format!("postgres://postgres@{}/postgres?options=-csearch_path%3D{name}", self.host())
     }
 
-    /// The URL of a schema through a proxy that takes so long each way, and what passes it.
+    /// Puts a proxy with this delay each way before a schema; returns the new URL and the proxy's counts.
     pub fn behind_a_network(&self, url: &str, delay: Duration) -> (String, Arc<Passed>) {
         let passed = Arc::<Passed>::default();
         let port = proxy(self.dir.path().join(".s.PGSQL.5432"), delay, Arc::clone(&passed));
         (url.replace(&self.host(), &format!("127.0.0.1:{port}")), passed)
     }
 
-    /// Its place in a URL.
+    /// Returns the socket's directory, percent-encoded for a URL.
     pub fn host(&self) -> String {
         self.dir.path().display().to_string().replace('/', "%2F")
     }
@@ -87,7 +87,7 @@ impl Postgres {
         self.try_sql(statement).unwrap_or_else(|errors| panic!("{statement}: {errors}"))
     }
 
-    /// The same, or the errors.
+    /// Runs a statement; returns its output, or the errors that it prints.
     pub fn try_sql(&self, statement: &str) -> Result<String, String> {
         let mut psql = own(&self.programs.join("psql"));
         psql.args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]);
@@ -96,24 +96,24 @@ impl Postgres {
         if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
     }
 
-    /// Stops the server as a crash does: no client hears of it.
+    /// Stops the server as a crash does, without notice to its clients.
     pub fn crash(&self) {
         run(self.pg_ctl().args(["-m", "immediate", "-w", "stop"]));
     }
 
-    /// Starts it again on its data.
+    /// Starts the server on its data.
     pub fn go_on(&self) {
         let log = self.dir.path().join("log");
         let began = Instant::now();
         loop {
             let mut start = self.pg_ctl();
             start.arg("-l").arg(&log).args(["-w", "-t", "60", "start"]);
-            // Without a pipe of ours: the server outlives the command.
+            // No pipe of this process: the server outlives the command and would hold it open.
             let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
             if status.success() {
                 return;
             }
-            // After a crash the last processes of the server before may hold its memory for a moment.
+            // After a crash, processes of the previous server may hold its shared memory for a moment.
             let said = fs::read_to_string(&log).unwrap_or_default();
             assert!(began.elapsed() < START, "Postgres does not start: {said}");
             thread::sleep(Duration::from_millis(100));
@@ -127,7 +127,7 @@ impl Postgres {
     }
 }
 
-/// What clients have sent to a server.
+/// Counts of the statements that clients have sent to a server.
 #[derive(Debug, Default)]
 pub struct Passed {
     statements: AtomicI64,
@@ -135,13 +135,13 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// The statements, and how many of them began when the client had all answers.
+    /// Returns the number of statements, and how many began when the client had all its answers.
     pub fn counts(&self) -> [i64; 2] {
         [&self.statements, &self.waits].map(|count| count.load(Ordering::SeqCst))
     }
 }
 
-/// A proxy before the server's socket; returns its port.
+/// Starts a proxy before the server's socket; returns its port.
 fn proxy(socket: PathBuf, delay: Duration, passed: Arc<Passed>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -150,14 +150,14 @@ fn proxy(socket: PathBuf, delay: Duration, passed: Arc<Passed>) -> u16 {
             let Ok(server) = UnixStream::connect(&socket) else { continue };
             client.set_nodelay(true).expect("an option");
             let (from, to) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
-            // The first answer is to the connection itself.
+            // The server's first ReadyForQuery answers the connection itself.
             let unanswered = Arc::new(AtomicI64::new(1));
             let (passed, answered) = (Arc::clone(&passed), Arc::clone(&unanswered));
             pass(from, to, false, delay, move |kind| {
                 if [b'Q', b'E'].contains(&kind) {
                     passed.statements.fetch_add(1, Ordering::SeqCst);
                 }
-                // A query, or the end of an extended one, is answered by one ReadyForQuery.
+                // The server answers a query, or the Sync of an extended one, with one ReadyForQuery.
                 if [b'Q', b'S'].contains(&kind) && unanswered.fetch_add(1, Ordering::SeqCst) == 0 {
                     passed.waits.fetch_add(1, Ordering::SeqCst);
                 }
@@ -172,7 +172,7 @@ fn proxy(socket: PathBuf, delay: Duration, passed: Arc<Passed>) -> u16 {
     port
 }
 
-/// Passes messages on after a while, and tells of each its type. The first one of a client has none.
+/// Passes messages on after a delay, and reports each message's type; a client's first one has none.
 fn pass(
     mut from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
@@ -213,13 +213,13 @@ fn pass(
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The watching shell stops the server, and deletes what belongs to it.
+        // The watching shell stops the server and deletes its files.
         drop(self.watch.stdin.take());
         let _ = self.watch.wait();
     }
 }
 
-/// Where Debian has the programs of the newest version.
+/// Returns the directory of the newest version's programs, as Debian installs them.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let numbered = versions.filter_map(|version| {
@@ -230,7 +230,7 @@ fn programs() -> PathBuf {
     newest.expect("Postgres is not installed (Debian: apt-get install postgresql)").1
 }
 
-/// A command of the server's user, in a directory that this user may enter.
+/// Prepares a command as the server's user, in a directory that this user may enter.
 fn own(program: &Path) -> Command {
     let mut command = if geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -239,7 +239,7 @@ fn own(program: &Path) -> Command {
     } else {
         Command::new(program)
     };
-    // Such as PGPORT, which servers read, too.
+    // Variables such as PGPORT: servers read them, too.
     for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
         command.env_remove(name);
     }

@@ -20,16 +20,16 @@ use tempfile::TempDir;
 
 use crate::repo;
 
-/// How long a condition may take. It ends a hang, and is no measure: a busy machine has all the time it needs.
+/// Time-out of a condition. It ends a hang and measures nothing: a busy machine has the time that it needs.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a child may take to leave after SIGTERM before it is killed.
+/// Time that a child has to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(25);
-/// The lines of a log that go into an error message.
+/// Number of a log's last lines in an error message.
 const TAIL_LINES: usize = 40;
 
-/// Becomes the child by `exec`, leaving the watchdog behind in its group: the pipe on stdin ends when the
-/// starting process is gone, however it went.
+/// Shell script that becomes the child by `exec`, with a watchdog left behind in its group: the pipe on stdin
+/// ends when the starting process ends, in whatever way.
 const WATCHED: &str = r#"
 exec 3<&0 0</dev/null
 (
@@ -56,25 +56,25 @@ pub struct Spawn {
 
 #[derive(Debug)]
 enum Output {
-    /// To a file in its scratch directory.
+    /// A file in the child's scratch directory.
     Scratch,
     File(PathBuf),
-    /// To where this process's own goes.
+    /// This process's own output.
     Inherited,
 }
 
 impl Spawn {
-    /// `name` is what messages call the child; `program` is looked up on the PATH unless it is a path.
+    /// Prepares a child. Messages call it `name`; `program` is a path or is looked up on the PATH.
     pub fn new(name: &str, program: impl AsRef<Path>) -> Self {
         let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
         let mut command = repo::command("/bin/sh");
         command.args(["-c", WATCHED, name]).arg(scratch.path()).arg(program.as_ref());
-        // The last lines of a child that fails are its error, which a backtrace behind it would push out.
+        // Errors quote a child's last lines: a backtrace would push its message out of them.
         command.env("RUST_LIB_BACKTRACE", "0");
         Self { name: name.into(), command, scratch, output: Output::Scratch }
     }
 
-    /// A directory for whatever the child writes; it is deleted when the child ends.
+    /// Returns the directory for the child's files, which is deleted with the [`Process`].
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -104,7 +104,7 @@ impl Spawn {
         self
     }
 
-    /// The file for its output; without this, one in its scratch directory.
+    /// Sets the file for the child's output, by default one in its scratch directory; `None` changes nothing.
     pub fn log(mut self, path: Option<&Path>) -> Self {
         self.output = path.map_or(self.output, |path| Output::File(path.to_owned()));
         self
@@ -127,7 +127,7 @@ impl Spawn {
     }
 }
 
-/// Starts the child in a group of its own, with a new log.
+/// Starts the child in a process group of its own, with a new log.
 fn spawn(name: &str, command: &mut Command, log: Option<&Path>) -> Result<(Child, ChildStdin)> {
     if let Some(path) = log {
         let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -139,12 +139,12 @@ fn spawn(name: &str, command: &mut Command, log: Option<&Path>) -> Result<(Child
     Ok((child, lifeline))
 }
 
-/// A running child and everything it started; all of it ends when this is dropped.
+/// A running child with all processes that it started. Dropping it ends them.
 pub struct Process {
     name: String,
     command: Command,
     child: Child,
-    /// Never written to: the watchdog waits for its end. Dropped with the group, since its id may be reused.
+    /// Pipe that the watchdog waits on, never written to; `None` once the group's id may be reused.
     lifeline: Option<ChildStdin>,
     log_path: Option<PathBuf>,
     scratch: TempDir,
@@ -159,12 +159,12 @@ impl Process {
         self.scratch.path()
     }
 
-    /// The file of its output, where it is kept.
+    /// Returns the file of the child's output, where it is kept.
     pub(crate) fn log_path(&self) -> Option<&Path> {
         self.log_path.as_deref()
     }
 
-    /// All the child has printed so far; `""` where its output is not kept.
+    /// Returns all that the child has printed so far; `""` where its output is not kept.
     pub fn log(&self) -> String {
         let bytes = self.log_path.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -188,7 +188,7 @@ impl Process {
         kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Limits the size of the child's files (`RLIMIT_FSIZE`), as a full disk does, or lifts the limit.
+    /// Limits the size of the child's files (`RLIMIT_FSIZE`), as a full disk does; `None` lifts the limit.
     pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
         let maximum = getrlimit(Resource::Fsize).maximum;
         prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })
@@ -196,18 +196,18 @@ impl Process {
         Ok(())
     }
 
-    /// Kills the child and its group at once, as a power cut would, and waits for the end.
+    /// Kills the child and its group at once, as a power cut would, and waits for the child's end.
     pub fn kill(&mut self) {
-        // As long as the lifeline is there the watchdog is too, and the group's id is the group's.
+        // While the lifeline is held the watchdog lives, so the group's id is not reused.
         if self.lifeline.is_some() {
-            // An error means that the group is gone, which is what was wanted.
+            // An error means that the group has ended already.
             let _ = kill_process_group(self.pid(), Signal::KILL);
             let _ = self.child.wait();
             self.lifeline = None;
         }
     }
 
-    /// Kills the child and its group, and starts it again as it was started, with a new log.
+    /// Kills the child and its group, and starts the same command again, with a new log.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         let (child, lifeline) = spawn(&self.name, &mut self.command, self.log_path.as_deref())?;
@@ -220,7 +220,7 @@ impl Process {
         exited.map_err(|error| self.with_last_lines(error))
     }
 
-    /// Waits until `probe`, which gets the log so far, returns something; fails at once when the child ends.
+    /// Waits until `probe`, called with the log so far, returns `Some`; fails at once when the child ends.
     pub async fn until<T>(
         &mut self,
         what: &str,
@@ -234,8 +234,7 @@ impl Process {
         found.await.flatten().map_err(|error| self.with_last_lines(error))
     }
 
-    /// Waits until the child has printed these words, and returns the rest of that line: the address it
-    /// listens on.
+    /// Waits until the child has printed these words; returns the rest of that line, such as its address.
     pub async fn announced(&mut self, words: &str, within: Duration) -> Result<String> {
         let rest = async |log: &str| Some(log.split_once(words)?.1.split_once('\n')?.0.trim().to_owned());
         self.until(&format!("saying {words:?}"), within, rest).await
@@ -269,7 +268,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Runs a command to its end and returns its standard output; an error quotes all it printed.
+/// Runs a command to its end and returns its standard output; an error quotes all that it printed.
 pub async fn output(command: &mut tokio::process::Command) -> Result<Vec<u8>> {
     let program = command.as_std().get_program().display().to_string();
     let output = command.kill_on_drop(true).output().await;
@@ -296,13 +295,13 @@ pub async fn eventually<T>(
     }
 }
 
-/// Waits until a condition holds; panics where it does not `within` that time.
+/// Waits until a condition holds; panics after `within`.
 pub async fn wait_until(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) {
     eventually(what, within, async || condition().await.then_some(())).await.unwrap();
 }
 
-/// A random TCP port that was free a moment ago, below those that the kernel gives to connections: none takes
-/// it meanwhile. Prefer port 0 where the child can report what it got.
+/// Returns a random free TCP port, below those that the kernel gives to connections: none takes it meanwhile.
+/// Prefer port 0 where the child can report its port.
 pub fn free_port() -> Result<u16> {
     let ports = 20_000..30_000_u16;
     let first = RandomState::new().build_hasher().finish() % ports.len() as u64;

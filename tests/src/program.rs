@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::proxy::lock;
 use crate::repo;
 
-/// A program of the workspace, `["--bin", …]` or `["--example", …]`, built once per process that asks for it.
+/// Returns a program of the workspace, `["--bin", …]` or `["--example", …]`, built once a process.
 pub(crate) fn compiled(program: [&'static str; 2]) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<[&str; 2], Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
     let mut built = lock(&BUILT);
@@ -21,13 +21,13 @@ pub(crate) fn compiled(program: [&'static str; 2]) -> Result<PathBuf> {
     built.entry(program).or_insert_with(build).clone().map_err(anyhow::Error::msg)
 }
 
-/// The program that `cargo xtask test` or `dev` has compiled, or else one that is compiled now.
+/// Finds the program that `cargo xtask test` or `dev` has compiled, or else compiles it.
 fn find(program: [&str; 2]) -> Result<PathBuf> {
     if env::var_os("E2E_BUILT").is_none() {
         return compile(program);
     }
     let here = env::current_exe()?;
-    // Tests lie in `deps`, below the programs.
+    // Tests are in `deps`, below the programs.
     let is_program = |directory: &&Path| !directory.ends_with("deps");
     let target = here.ancestors().skip(1).find(is_program).context("a directory of cargo's")?;
     let [kind, name] = program;
@@ -35,8 +35,8 @@ fn find(program: [&str; 2]) -> Result<PathBuf> {
     Ok(if kind == "--example" { target.join("examples").join(name) } else { target.join(name) })
 }
 
-/// Notes for `cargo xtask test` that this program is started: where another one changes, this test program is
-/// not repeated.
+/// Notes for `cargo xtask test` that this test program starts the program of this name: a change of any other
+/// program does not make it run again.
 fn note(name: &str) -> Result<()> {
     let Some(path) = env::var_os("E2E_STARTED") else { return Ok(()) };
     let mut file = File::options().append(true).open(path)?;

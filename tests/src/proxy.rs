@@ -1,9 +1,8 @@
-//! A JSON-RPC proxy in front of a node: it counts, remembers, and misbehaves on request.
+//! A JSON-RPC proxy in front of a node that counts and records requests, and misbehaves on demand.
 //!
-//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips
-//! can be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names
-//! a call's method and has uses left decides about it. What the faults do to an answer is in
-//! [`crate::fault`].
+//! Every HTTP post and every JSON-RPC call inside it is recorded before it is forwarded, so that unanswered
+//! round trips count as well. [`Proxy::inject`] adds a rule; the first rule that matches a call and has uses
+//! left decides about it. The effects of the faults are in [`crate::fault`].
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +25,7 @@ use crate::http;
 
 #[derive(Debug, Clone)]
 pub struct Post {
-    /// The JSON body; `Null` when it was none.
+    /// The JSON body; `Null` where the body is not JSON.
     pub body: Value,
     /// The method of each call in it, in order.
     pub methods: Vec<String>,
@@ -37,14 +36,14 @@ pub struct Post {
     pub answer: Arc<OnceLock<Answered>>,
 }
 
-/// What the node answered a post with, before any fault changed it.
+/// Time and size of the node's answer to a post, before any fault changed it.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered {
     pub at: Instant,
     pub bytes: u64,
 }
 
-/// The sequential round trips: the most posts that do not overlap. Posts without an answer take no time.
+/// Counts sequential round trips: the most posts that do not overlap, unanswered ones taking no time.
 pub fn sequential(posts: &[Post]) -> usize {
     let mut spans: Vec<(Instant, Instant)> =
         posts.iter().map(|post| (post.answer.get().map_or(post.at, |answer| answer.at), post.at)).collect();
@@ -70,7 +69,7 @@ struct Shared {
     upstream: String,
     client: reqwest::Client,
     posts: Mutex<Vec<Post>>,
-    /// Bytes sent of answers without an end.
+    /// Bytes sent of endless answers.
     streamed: Arc<AtomicUsize>,
     rules: Mutex<Vec<Rule>>,
 }
@@ -89,7 +88,7 @@ impl Proxy {
         let serve = http::serve(move |stream| {
             let shared = serving.clone();
             let service = service_fn(move |request| answer(shared.clone(), request));
-            // A connection ends with an error whenever a fault closes it.
+            // A fault that closes a connection ends it with an error.
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
         });
         let (port, server) = serve.await?;
@@ -104,22 +103,22 @@ impl Proxy {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// Forgets all rules. What hangs goes on hanging.
+    /// Removes all rules. Posts that hang go on hanging.
     pub fn heal(&self) {
         lock(&self.shared.rules).clear();
     }
 
-    /// HTTP posts since the start or the last [`reset`](Self::reset): a client's round trips.
+    /// Returns the number of HTTP posts, a client's round trips, since the last [`reset`](Self::reset).
     pub fn posts(&self) -> usize {
         lock(&self.shared.posts).len()
     }
 
-    /// JSON-RPC calls of `method`, those inside batches included.
+    /// Returns the number of JSON-RPC calls of `method`, those inside batches included.
     pub fn calls(&self, method: &str) -> usize {
         lock(&self.shared.posts).iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
     }
 
-    /// Bytes of answers without an end that were sent since the proxy started; clients may have taken fewer.
+    /// Returns the bytes of endless answers sent since the proxy started; clients may have read fewer.
     pub fn streamed(&self) -> usize {
         self.shared.streamed.load(Ordering::SeqCst)
     }
@@ -128,7 +127,7 @@ impl Proxy {
         lock(&self.shared.posts).clone()
     }
 
-    /// Forgets what was counted, and gives it to the caller.
+    /// Clears the recorded posts, and returns them.
     pub fn reset(&self) -> Vec<Post> {
         std::mem::take(&mut *lock(&self.shared.posts))
     }
@@ -151,7 +150,7 @@ impl Node {
     }
 }
 
-/// A response as it goes out; its body may break off.
+/// A response to a client; its body may break off.
 type ProxyResponse = Response<BoxBody<Bytes, Error>>;
 
 /// Answers one post; an error closes the connection.
@@ -190,7 +189,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
     let node = Node { client: shared.client.clone(), url: shared.upstream.clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
     if let Some(bytes) = answered.as_ref().ok().and_then(|answered| answered.body().size_hint().exact()) {
-        // A post is answered once.
+        // A post is answered only once, so the cell is empty.
         let _ = answer.set(Answered { at: Instant::now(), bytes });
     }
     match whole {
@@ -205,7 +204,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
     }
 }
 
-/// Asks the node what the faults leave to it, and puts the answers in the calls' order.
+/// Forwards the calls to the node, except those that a fault answers; keeps the calls' order.
 async fn forward(
     node: &Node,
     body: &Value,
@@ -227,7 +226,7 @@ async fn forward(
     Ok(respond(200, answer.to_string().into()))
 }
 
-/// The answer's length, and half of it.
+/// Turns an answer into its full `Content-Length` and half of its body.
 async fn break_off(answer: ProxyResponse) -> Result<ProxyResponse> {
     let (mut parts, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -237,7 +236,7 @@ async fn break_off(answer: ProxyResponse) -> Result<ProxyResponse> {
     Ok(Response::from_parts(parts, StreamBody::new(frames).boxed()))
 }
 
-/// A batch's answer with an endless first result.
+/// Builds a batch's answer with an endless first result.
 fn endless(streamed: Arc<AtomicUsize>) -> ProxyResponse {
     const PIECE: usize = 64 * 1024;
     let head = Bytes::from_static(br#"[{"jsonrpc":"2.0","id":0,"result":"0x"#);
@@ -278,7 +277,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Posts that were under way from one second to another.
+    /// Builds posts that were under way from one second to another.
     fn posts(spans: &[(u64, u64)]) -> Vec<Post> {
         let began = Instant::now();
         let at = |second| began + Duration::from_secs(second);

@@ -1,5 +1,5 @@
-//! Python programs from PyPI, each set in a virtual environment of its own under `target`, made when it is
-//! first needed. A set is a folder of `tests` with a `requirements.txt` that pins everything.
+//! Python programs from PyPI, each set in a virtual environment of its own under `target`, made on first use.
+//! A set is a folder of `tests` with a `requirements.txt` that pins everything.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use tokio::process::Command;
 use crate::process::output;
 use crate::repo;
 
-/// The folder with a set's programs and `python`; made where it is missing or of other requirements, which
-/// takes Python 3 with its `venv` module, and PyPI.
+/// Returns the folder with a set's programs and `python`. Where it is missing or has other requirements, this
+/// creates it, which needs Python 3 with its `venv` module, and PyPI.
 pub async fn programs(set: &str) -> Result<PathBuf> {
     let venvs = repo::root().join("target/venv");
     fs::create_dir_all(&venvs)?;

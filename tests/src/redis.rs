@@ -14,7 +14,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server with these options beside its own, such as `["--maxmemory", "1mb"]`.
+    /// Starts a server with these further options, such as `["--maxmemory", "1mb"]`.
     pub async fn start(options: &[&str]) -> Result<Self> {
         let port = free_port()?;
         Ok(Self { process: start(port, options).await?, port })
@@ -33,12 +33,12 @@ impl Redis {
         Ok(())
     }
 
-    /// Bounds its memory to so many bytes; `"0"` lifts the bound.
+    /// Limits the server's memory to this many bytes; `"0"` lifts the limit.
     pub async fn limit_memory(&self, bytes: &str) -> Result<()> {
         self.command(&["config", "set", "maxmemory", bytes]).await
     }
 
-    /// Makes it a replica of another server, and returns once it has that server's content in place of its
+    /// Makes the server a replica of another one, and returns once it has that one's content in place of its
     /// own; `None` makes it a primary again.
     pub async fn follow(&self, primary: Option<&Self>) -> Result<()> {
         let Some(primary) = primary else { return self.command(&["replicaof", "no", "one"]).await };
@@ -62,7 +62,7 @@ impl Redis {
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Makes it stand still, connections and all, or lets it go on.
+    /// Stops the server's process with its connections open, or lets it continue.
     pub fn stand_still(&mut self, still: bool) -> Result<()> {
         self.process.signal(if still { Signal::STOP } else { Signal::CONT })
     }

@@ -19,11 +19,11 @@ use crate::client::{Answer, Client};
 use crate::daemon::Daemon;
 use crate::http;
 
-/// Inner gas of the requests made here: enough for a registration.
+/// Inner gas of these requests, enough for a registration.
 pub const REQUEST_GAS: u64 = 500_000;
 const JSON: &str = "application/json";
 
-/// The forwarder and the registry of one chain: what requests are made for.
+/// Builds relay requests for the forwarder and the registry of one chain.
 #[derive(Debug, Clone)]
 pub struct Desk {
     pub domain: Eip712Domain,
@@ -31,12 +31,12 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Of a local chain with anvil's own chain id.
+    /// Takes the contracts of a local chain with anvil's own chain id.
     pub fn of(chain: &Chain) -> Self {
         Self { domain: domain(CHAIN_ID, chain.contracts.forwarder), registry: chain.contracts.registry }
     }
 
-    /// An unsigned request of `signer`, with its `nonce`-th nonce and no deadline.
+    /// Builds an unsigned request of `signer` with this nonce and no deadline.
     pub fn draft(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> ForwardRequest {
         ForwardRequest {
             from: signer.address(),
@@ -60,13 +60,13 @@ impl Desk {
         self.sign(signer, self.draft(signer, nonce, call))
     }
 
-    /// A signed registration of the signer's own wallet, as a root agent.
+    /// Builds a signed registration of the signer's own wallet as a root agent.
     pub fn registration(&self, signer: &PrivateKeySigner, nonce: u64) -> Signed {
         self.request(signer, nonce, &register(signer.address()))
     }
 }
 
-/// A registration of `wallet` as a root agent, the wallet itself being liable.
+/// Builds a registration of `wallet` as a root agent for which the wallet itself is liable.
 pub fn register(wallet: Address) -> IAgentRegistry::registerAgentCall {
     IAgentRegistry::registerAgentCall {
         haftungsperson: wallet,
@@ -90,7 +90,7 @@ pub struct Signed {
 }
 
 impl Signed {
-    /// The relay body, its numbers as decimal strings.
+    /// Returns the relay body, with its numbers as decimal strings.
     pub fn body(&self) -> Value {
         let request = &self.signed.request;
         json!({
@@ -103,7 +103,7 @@ impl Signed {
         })
     }
 
-    /// The body with one field of the request replaced, and its signature left as it was.
+    /// Returns the body with one field of the request replaced and the old signature.
     pub fn with(&self, field: &str, value: impl Into<Value>) -> Value {
         let mut body = self.body();
         body["request"][field] = value.into();
@@ -114,14 +114,14 @@ impl Signed {
 pub type RelayClient = Client;
 
 impl Daemon {
-    /// A client of this daemon. Its answers may take as long as `RELAY_WAIT_SECONDS`.
+    /// Returns a client of this daemon, with a time-out above `RELAY_WAIT_SECONDS`.
     pub fn client(&self) -> RelayClient {
         Client { http: http::client(Duration::from_secs(120)), ..Client::new(self.url()) }
     }
 }
 
 impl Client {
-    /// The same client behind a proxy that appends this to `X-Forwarded-For`.
+    /// Returns this client as if behind a proxy that sets this `X-Forwarded-For`.
     pub fn forwarded_for(&self, addresses: &str) -> Self {
         self.with("x-forwarded-for", addresses)
     }
@@ -130,7 +130,7 @@ impl Client {
         self.with("authorization", &format!("Bearer {key}"))
     }
 
-    /// The same client on a socket bound to this address of the machine.
+    /// Returns this client with its sockets bound to this address of the machine.
     pub fn from_address(&self, address: impl Into<IpAddr>) -> Self {
         let http = http::builder().local_address(address.into()).build();
         Self { http: http.expect("a client"), ..self.clone() }
@@ -144,24 +144,24 @@ impl Client {
         self.post_relay(request.body().to_string()).await
     }
 
-    /// The same, where the daemon may die meanwhile.
+    /// Posts a relay to a daemon that may die meanwhile.
     pub async fn try_relay(&self, request: &Signed) -> reqwest::Result<Answer> {
         self.try_send(Method::POST, "/relay", Some((JSON, request.body().to_string().into()))).await
     }
 
-    /// What the daemon knows of a relay.
+    /// Requests the state of a relay.
     pub async fn state(&self, request: &Signed) -> Answer {
         self.get(&format!("/relay/{}", request.id)).await
     }
 
-    /// Wei used of the budget, reservations included, as `/status` has it.
+    /// Returns the wei used of the budget, reservations included, as `/status` has it.
     pub async fn used_wei(&self) -> u128 {
         let status = self.get("/status").await.ok();
         let wei = status["gasBudget"]["usedWei"].as_str().and_then(|wei| wei.parse().ok());
         wei.expect("wei as a decimal string")
     }
 
-    /// A sample of `/metrics`, by its name and its labels as they are written there.
+    /// Returns the value of a sample of `/metrics`, by its name with its labels as written there.
     pub async fn metric(&self, name: &str) -> f64 {
         let metrics = self.get("/metrics").await.text;
         let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
@@ -170,7 +170,7 @@ impl Client {
 }
 
 impl Answer {
-    /// Checks that this is a refusal or failure with this status, code and message, in the documented shape.
+    /// Checks that this is an error with this status, code and message, in the documented shape.
     pub fn refused(&self, status: u16, code: &str, message: &str) -> &Self {
         assert_eq!(self.json(), json!({ "error": message, "code": code }), "{}", self.status);
         assert_eq!(self.status, status, "{}", self.text);

@@ -1,4 +1,4 @@
-//! Where things are in this repository: its root, the Node tools, the compiled contracts.
+//! Paths of this repository, such as its root, the Node tools and the compiled contracts; and its commands.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub fn node_tool(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Beginnings of the names of the environment variables that this project's programs, or the libraries and
-/// tools that they use, read as settings.
+/// Prefixes of the environment variables that this project's programs, or the libraries and tools that they
+/// use, read as settings.
 const SETTINGS: [&str; 34] = [
     "AGENT_TTL_",
     "AWS_",
@@ -58,11 +58,11 @@ const SETTINGS: [&str; 34] = [
     "VERDICT_",
 ];
 
-/// Keeps curl and Python from using a proxy; both read the lower-case name first.
+/// Variables that keep curl and Python from using a proxy; both read the lower-case name first.
 pub const NO_PROXY: [(&str, &str); 2] = [("NO_PROXY", "*"), ("no_proxy", "*")];
 
-/// A program on the PATH, without the settings of the caller's shell: what a test or `dev` does not set has
-/// its default.
+/// Prepares a program on the PATH, without the settings of the caller's shell: those that a test or `dev`
+/// does not set have their defaults.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = with_node(program);
     for (name, _) in env::vars_os().filter(|(name, _)| is_setting(name)) {
@@ -75,7 +75,7 @@ fn is_setting(name: &OsStr) -> bool {
     SETTINGS.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()))
 }
 
-/// A program on the PATH, with the Node that `cargo xtask setup` installs where the machine's is too old.
+/// Prepares a program on the PATH, with the Node of `cargo xtask setup` first where there is one.
 fn with_node(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     let own = root().join("target/tools/node/bin");
@@ -87,8 +87,8 @@ fn with_node(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Cargo, in the repository's root. Its variables about this package are not for another build: build scripts
-/// that read them would run again, and what depends on them would be compiled again, every time.
+/// Prepares cargo in the repository's root, without its variables about this package: with them build scripts
+/// would run again, and their dependents would be compiled again, every time.
 pub(crate) fn cargo() -> Command {
     let mut cargo = with_node(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let of_this_package = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
@@ -101,14 +101,14 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// One compiled contract. Parts that no test needs are left out of its file, and empty here.
+/// A compiled contract. Parts that no test needs are missing in its file, and empty here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Artifact {
-    /// What a deployment runs; constructor arguments follow it.
+    /// Code that a deployment runs; constructor arguments follow it.
     #[serde(rename = "bytecode")]
     pub creation_code: Bytes,
-    /// What lies at the contract's address afterwards, where no immutable is filled in.
+    /// Code at the contract's address afterwards, except for immutables.
     #[serde(rename = "deployedBytecode")]
     pub runtime_code: Bytes,
 }
@@ -126,7 +126,7 @@ impl Artifact {
 mod tests {
     use super::*;
 
-    /// The files below a path, one after the other.
+    /// Returns the contents of all files below a path, one after the other.
     fn texts(path: &Path) -> String {
         if path.is_file() {
             return fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with
+//! The reverse proxies in front of the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with
 //! the configuration of `docs/gate.md`.
 
 use std::fs;
@@ -12,19 +12,19 @@ use crate::tls::Authority;
 use crate::{python, repo};
 
 const PAGE: &str = "docs/gate.md";
-/// The gate's and the service's addresses in the documentation.
+/// Addresses of gate and service in the documentation.
 const GATE: &str = "127.0.0.1:4180";
 const SERVICE: &str = "127.0.0.1:8080";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// `auth_request`.
+    /// nginx with `auth_request`.
     Nginx,
-    /// `forward_auth`.
+    /// Caddy with `forward_auth`.
     Caddy,
-    /// The same of PyPI, by the folder of `tests` that names its version.
+    /// A Caddy from PyPI, by the folder of `tests` that names its version.
     PackagedCaddy(&'static str),
-    /// `ext_authz` over HTTP.
+    /// Envoy with `ext_authz` over HTTP.
     Envoy,
 }
 
@@ -33,7 +33,7 @@ impl Kind {
         matches!(self, Self::Caddy | Self::PackagedCaddy(_))
     }
 
-    /// The documented configuration of the gate beside this proxy, for `origin`, this chain and registry.
+    /// Returns the documented gate configuration beside this proxy, for `origin`, this chain and registry.
     pub fn gate(self, origin: &str, chain: u64, rpc: &str, registry: &str) -> Result<String> {
         let page = read(PAGE)?;
         let mut text = block(&page, "## Five minutes", "toml", 0)?;
@@ -56,8 +56,7 @@ impl Kind {
         )
     }
 
-    /// The documented command that asks a service with a signature, for `origin`, this key file and chain:
-    /// the arguments of `kya`.
+    /// Returns the documented arguments of `kya` for a signed request, for `origin`, this key file and chain.
     pub fn command(origin: &str, key: &str, chain: u64) -> Result<Vec<String>> {
         let command = block(&read(PAGE)?, "## Five minutes", "sh", 0)?;
         let arguments = command.lines().find_map(|line| line.strip_prefix("kya "));
@@ -66,7 +65,7 @@ impl Kind {
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Starts it between the gate and the service, for all protocols.
+    /// Starts the proxy between the gate and the service, for all protocols.
     pub async fn start(self, gate: &str, service: &str) -> Result<Front> {
         self.start_on(free_port()?, gate, service).await
     }
@@ -78,14 +77,14 @@ impl Kind {
         let (authority, directory) = (Authority::new()?, tempfile::tempdir()?);
         let [certificate, key] = authority.files("api.example", directory.path())?;
         let [certificate, key] = [certificate.display(), key.display()];
-        // Envoy tells protocols apart by itself.
+        // Envoy detects the protocol on one port.
         let (mut h2c_port, mut tls_port) = (port, port);
         let process = match self {
             Self::Nginx => {
                 (h2c_port, tls_port) = (free_port()?, free_port()?);
                 let http = block("### nginx", "nginx", 0)?;
                 let server = block("### nginx", "nginx", 1)? + &block(BROWSERS, "nginx", 0)?;
-                // The limit of the guarded place, which the gate's places do not have, and WebSockets.
+                // A content limit for the guarded location alone, and WebSockets.
                 let guarded = "location / {\n    client_max_body_size 32m;\n    proxy_http_version 1.1;\n    \
                                proxy_set_header Upgrade $http_upgrade;\n    proxy_set_header Connection upgrade;";
                 let server = replaced(server, &[("location / {", guarded)])?;
@@ -132,21 +131,21 @@ impl Kind {
 #[derive(Debug)]
 pub struct Front {
     pub process: Process,
-    /// Its address for HTTP/1.1.
+    /// The proxy's URL for HTTP/1.1.
     pub url: String,
-    /// Its addresses for HTTP/2: without TLS, by prior knowledge, and with it.
+    /// The proxy's URLs for HTTP/2: without TLS, by prior knowledge, and with TLS.
     pub over_http_2: [String; 2],
     pub authority: Authority,
 }
 
-/// The heading of the blocks for pages of other sites.
+/// Heading of the blocks for pages of other sites.
 const BROWSERS: &str = "### Browser clients";
-/// A prefix that Caddy strips before it asks the gate.
+/// Path prefix that Caddy strips before it asks the gate.
 pub const PREFIX: &str = "/v1";
 
 /// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service
-/// only with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
-/// second old.
+/// only with a verdict of this issuer in `KYA-Verdict`. Envoy fetches the keys from `keys` and caches them
+/// for a second.
 pub async fn verdict_verifier(
     keys: &str,
     issuer: &str,
@@ -174,7 +173,7 @@ pub async fn verdict_verifier(
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
 
-/// A documented text with other values in it, each of which it has exactly once.
+/// Replaces values of a documented text, each of which has to occur exactly once.
 fn replaced(mut text: String, values: &[(&str, &str)]) -> Result<String> {
     for (documented, used) in values {
         ensure!(text.matches(documented).count() == 1, "{documented} is documented not once:\n{text}");
@@ -187,7 +186,7 @@ fn read(page: &str) -> Result<String> {
     Ok(fs::read_to_string(repo::root().join(page))?)
 }
 
-/// The block of this place among those of a language behind a heading, without the indentation of a list.
+/// Returns the `place`-th block of a language after a heading, without the indentation of a list.
 fn block(page: &str, heading: &str, language: &str, place: usize) -> Result<String> {
     let (_, section) = page.split_once(&format!("{heading}\n")).with_context(|| format!("no {heading}"))?;
     let fence = format!("```{language}\n");
@@ -212,19 +211,19 @@ async fn caddy(program: PathBuf, port: u16, sites: &str) -> Result<Process> {
     listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
-/// What is documented of an Envoy's configuration: filters before the router, and lines of the connection
+/// The documented blocks of an Envoy configuration: filters before the router, and lines of the connection
 /// manager, of the virtual host and of its first routes.
 struct EnvoyBlocks {
     filters: String,
     manager: String,
     host: String,
     route: String,
-    /// The cluster of the gate, and with another name and port that of the service.
+    /// The gate's cluster, which with another name and port is also the service's.
     cluster: String,
 }
 
-/// Envoy with these lines, between the clusters `gate` and `service`. Where there is a certificate, the port
-/// takes TLS as well.
+/// Starts Envoy with these blocks and the clusters `gate` and `service`. With a certificate, the port takes
+/// TLS as well.
 async fn envoy(
     port: u16,
     blocks: &EnvoyBlocks,
@@ -283,7 +282,7 @@ async fn envoy(
     );
     let file = spawn.scratch().join("envoy.yaml");
     fs::write(&file, text)?;
-    // Several of them run beside one another: no shared memory between restarts.
+    // Several Envoys run side by side: no shared memory for hot restarts.
     let spawn = spawn.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "-c"]);
     listening(spawn.arg(file), port).await
 }

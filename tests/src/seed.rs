@@ -1,4 +1,4 @@
-//! Registries to look at: the showcase, which has one of everything, and plain ones of any size.
+//! Seeded registries: the showcase, which has one of everything, and plain ones of any size.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 use crate::relay::Desk;
 use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, RELAYED, STORY};
 
-/// Accounts 2 to 9 register agents; 0 owns the registry, 1 is its regulator.
+/// Accounts that register agents. Account 0 owns the registry, 1 is its regulator.
 const OPERATORS: std::ops::Range<usize> = 2..10;
 
 /// Seconds by which the showcase's chain stays behind the wall clock. Blocks of one second get times a second
@@ -23,7 +23,7 @@ const MARGIN: u64 = 30;
 
 #[derive(Debug, Clone)]
 pub struct Showcase {
-    /// The story's names, and the ids the registry gave them.
+    /// Ids that the registry gave to the story's agents, by name.
     pub ids: BTreeMap<String, u64>,
     pub total: u64,
 }
@@ -42,7 +42,7 @@ impl Showcase {
     }
 }
 
-/// When a chain has to begin to have room for the showcase's history: a value for
+/// Returns a genesis time that leaves room for the showcase's history, for
 /// [`AnvilOptions::genesis_time`](crate::anvil::AnvilOptions::genesis_time).
 pub fn showcase_genesis() -> u64 {
     wall_clock() - BEGINS - DAY
@@ -64,14 +64,14 @@ pub fn kya(agent: &str) -> String {
     format!("/api/v1/kya/{}", wallet(agent).address())
 }
 
-/// The key of the wallet of this name, derived from the name: the same on every local chain.
+/// Derives a wallet's key from its name: the same on every local chain.
 pub fn wallet(agent: &str) -> PrivateKeySigner {
     let key = keccak256(format!("agent-registry-edge local wallet: {agent}"));
     PrivateKeySigner::from_bytes(&key).expect("a hash is a key, but for one chance in 2^128")
 }
 
-/// Fills an empty registry with the showcase, on a chain that began before [`showcase_genesis`]. The chain
-/// ends a little behind the wall clock.
+/// Fills an empty registry with the showcase, on a chain that began at [`showcase_genesis`] or before. The
+/// chain's last block is a little behind the wall clock.
 pub async fn showcase(chain: &Chain) -> Result<Showcase> {
     ensure!(chain.total().await? == 0, "the registry is not empty");
     chain
@@ -91,7 +91,7 @@ pub async fn showcase(chain: &Chain) -> Result<Showcase> {
     Ok(Showcase { total: cast.next, ids: cast.ids })
 }
 
-/// Adds the agents that have no ETH, each by a request its own wallet signs and the daemon relays.
+/// Adds the agents without ETH, each by a request that its own wallet signs and the daemon relays.
 pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) -> Result<()> {
     let (desk, client) = (Desk::of(chain), daemon.client());
     for (agent, parent, scope) in RELAYED {
@@ -105,7 +105,7 @@ pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) ->
     Ok(())
 }
 
-/// Adds `count` agents as fast as the node takes them: five children each, in registration order, every tenth
+/// Adds `count` agents as fast as the node takes them: five children each in registration order, every tenth
 /// suspended, every fourth with a revenue report, all attested at the chain's present.
 pub async fn many(chain: &Chain, count: u64) -> Result<()> {
     let first = chain.total().await? + 1;
@@ -171,7 +171,7 @@ impl Cast {
         vec![write]
     }
 
-    /// One agent of the fleet; the same person is liable for all of it.
+    /// Registers one agent of the fleet; the same person is liable for all of it.
     fn berth(&mut self, berth: usize) -> Write {
         let name = format!("berth {berth}");
         let id = self.enter(&name);
@@ -185,7 +185,7 @@ impl Cast {
         registration(self.enter(agent), wallet, scope, parent)
     }
 
-    /// Gives the next id to an agent.
+    /// Assigns the next id to an agent.
     fn enter(&mut self, agent: &str) -> u64 {
         self.next += 1;
         self.ids.insert(agent.to_owned(), self.next);
@@ -193,7 +193,7 @@ impl Cast {
     }
 }
 
-/// The account that registers the `id`th agent of [`many`]: agents are dealt to the operators by id.
+/// Returns the account that registers the agent of this id: the ids go round the operators.
 pub fn operator(id: u64) -> Address {
     let count = OPERATORS.len() as u64;
     dev_account(OPERATORS.start + usize::try_from(id % count).expect("a remainder of eight"))
@@ -203,7 +203,7 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
     Write::new(operator(id), &registration_call(id, wallet, scope, parent))
 }
 
-/// A registration of the `id`th agent.
+/// Builds a registration of the agent of this id.
 pub fn registration_call(id: u64, wallet: Address, scope: &str, parent: u64) -> registerAgentCall {
     let document = |kind: &str| -> B256 { keccak256(format!("{kind} of agent {id}")) };
     registerAgentCall {
@@ -217,7 +217,7 @@ pub fn registration_call(id: u64, wallet: Address, scope: &str, parent: u64) -> 
     }
 }
 
-/// The person liable for the `id`th agent, unless the story names another.
+/// Returns the address of the person liable for the agent of this id, unless the story names another.
 fn person(id: u64) -> Address {
     Address::from_word(keccak256(format!("person liable for agent {id}")))
 }
@@ -226,7 +226,7 @@ pub fn suspension(id: u64, reason: &str) -> suspendAgentCall {
     suspendAgentCall { agentId: U256::from(id), reason: reason.to_owned() }
 }
 
-/// A report of an agent for the week before `now`.
+/// Builds a revenue report of an agent for the week before `now`.
 pub fn report(id: u64, cents: u64, currency: &str, category: &str, now: u64) -> reportRevenueCall {
     reportRevenueCall {
         agentId: U256::from(id),

@@ -13,7 +13,7 @@ use crate::repo;
 use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
-/// A path that costs nothing but the runtime's part.
+/// Path of an answer that costs only the runtime's part.
 pub const LIVEZ: &str = "/livez";
 const CACHED: Duration = Duration::from_secs(20);
 
@@ -21,7 +21,7 @@ const CACHED: Duration = Duration::from_secs(20);
 pub enum Kind {
     /// The project's Worker.
     Worker,
-    /// The same beside the one that keeps its index.
+    /// The project's Worker beside the one that keeps its index.
     Indexed,
     /// A Worker in JavaScript: `tests/peers/hono.mjs`.
     Hono,
@@ -47,27 +47,27 @@ pub struct Server {
     pub kind: Kind,
     process: Process,
     url: String,
-    /// Where the questions to a distant index are counted.
+    /// URL that counts the requests to a distant index.
     counts: Option<String>,
     memory: Option<String>,
-    /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
+    /// Processor time and memory of workerd for a Worker, of Node for a Node server.
     pub usage: Usage,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Manifests of the snapshot, of the index's object.
+    /// Manifests of the snapshot requested from the index's object.
     pub manifests: u64,
-    /// Shards of the snapshot, of the index's object.
+    /// Shards of the snapshot requested from the index's object.
     pub shards: u64,
     /// Operations on the data centre's cache.
     pub cache_operations: u64,
 }
 
 impl Server {
-    /// Builds it where a source changed, starts it on a free port with the settings of a Worker, and waits
-    /// until it listens. `workerd` has more of `tests/workerd/run.mjs`'s options: a cache that does not
-    /// answer, or an index far away. Measured ones are slower.
+    /// Builds the server where a source changed, starts it on a free port with the settings of a Worker, and
+    /// waits until it listens. `workerd` has further options of `tests/workerd/run.mjs`, such as a cache that
+    /// does not answer or a distant index. Measured servers are slower.
     pub async fn start(kind: Kind, options: &WorkerOptions, mut workerd: Value) -> Result<Self> {
         build().await?;
         let (spawn, settings) = (Spawn::new(kind.name(), "node"), options.settings());
@@ -96,7 +96,7 @@ impl Server {
 
     async fn listening(kind: Kind, mut process: Process) -> Result<Self> {
         let url = process.announced("Ready on ", PATIENCE).await?;
-        // Other addresses are announced before that one.
+        // The other addresses were announced before this one.
         let log = process.log();
         let announced = |words| log.lines().find_map(|line| line.strip_prefix(words)).map(str::to_owned);
         let (counts, memory) = (announced("Counts on "), announced("Memory on "));
@@ -104,7 +104,7 @@ impl Server {
         Ok(Self { kind, process, url, counts, memory, usage })
     }
 
-    /// What a Worker far from its index has got so far.
+    /// Returns the counts of a Worker with a distant index so far.
     pub async fn asked(&self) -> Result<Asked> {
         let counts = self.counts.as_ref().context("only a distant index is counted")?;
         let questions = Client::new(counts).get("/").await.ok();
@@ -117,15 +117,15 @@ impl Server {
         })
     }
 
-    /// The bytes of a measured Worker's wasm memory.
+    /// Returns the bytes of a measured Worker's wasm memory.
     pub async fn wasm_memory(&self) -> Result<u64> {
         self.client().get("/counts").await.ok()["memory"]
             .as_u64()
             .context("only a measured Worker tells its memory")
     }
 
-    /// What the instance of a measured Worker holds, in bytes: its wasm memory, its heap and its buffers.
-    /// First without garbage, which is collected for it, then as it was before.
+    /// Returns the bytes that a measured Worker's instance holds in wasm memory, heap and buffers: after a
+    /// garbage collection, and before it.
     pub async fn memory(&self) -> Result<[u64; 2]> {
         let memory = Client::new(self.memory.as_ref().context("only a measured Worker tells its memory")?);
         let wasm = self.wasm_memory().await?;
@@ -135,7 +135,7 @@ impl Server {
         Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
     }
 
-    /// The scripts and modules that a deployment of the Worker uploads.
+    /// Lists the scripts and modules that a deployment of the Worker uploads.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let directory = match self.kind {
             Kind::Hono => self.process.scratch().to_owned(),
@@ -155,7 +155,7 @@ impl Server {
         Client::new(&self.url)
     }
 
-    /// Requests `path` until the answer is from the cache: some caches store after they have answered.
+    /// Requests `path` until the answer comes from the cache: some caches store after they have answered.
     pub async fn until_cached(&self, path: &str) -> Result<()> {
         let (client, name) = (self.client(), self.kind.name());
         let hit = async || match client.get(path).await {
@@ -165,7 +165,7 @@ impl Server {
         eventually("cached", CACHED, hit).await.with_context(|| format!("{name}: {path}"))?
     }
 
-    /// Puts load on a cached answer, or on [`LIVEZ`]; `each` is as [`Load::on`] has it.
+    /// Puts load on a cached answer or on [`LIVEZ`]; `each` is that of [`Load::on`].
     pub async fn load(&self, path: &str, seconds: u32, each: Option<u32>) -> Result<Load> {
         if path != LIVEZ {
             self.until_cached(path).await?;

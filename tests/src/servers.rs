@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 
 use crate::process::{PATIENCE, Process, Spawn};
 
-/// The directory of Debian's nginx, which is on the PATH of root only.
+/// Directory of Debian's nginx, which is on the PATH of root only.
 const NGINX_PATH: &str = "/usr/sbin";
 
-/// Starts a server, and waits until it listens on this port of the machine itself.
+/// Starts a server, and waits until it listens on this port of 127.0.0.1.
 pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
     let mut process = spawn.start()?;
     process
@@ -24,12 +24,12 @@ pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
     nginx_with(port, "", locations).await
 }
 
-/// Starts nginx on this port with these directives of `http` and of `server`.
+/// Starts nginx on this port with these directives in `http` and in `server`.
 pub(crate) async fn nginx_with(port: u16, http: &str, server: &str) -> Result<Process> {
     let spawn = Spawn::new("nginx", "nginx");
     let directory = spawn.scratch().display().to_string();
-    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
-    // write.
+    // Without a master process nginx needs no rights. Its default directories are Debian's, which only root
+    // can write.
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {directory}/{name};"));
     let file = Path::new(&directory).join("nginx.conf");

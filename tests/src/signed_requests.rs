@@ -1,4 +1,4 @@
-//! Requests that an account signs (ERC-8128), sent byte for byte: HTTP clients rewrite targets.
+//! Requests that an account signs (ERC-8128), sent byte for byte, since HTTP clients rewrite targets.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Draft {
     pub method: String,
     pub target: String,
-    /// Where clients think the service is, such as `https://api.example`.
+    /// Origin of the service as its clients know it, such as `https://api.example`.
     pub origin: String,
     /// Headers beside those of the signature and the content.
     pub headers: Vec<(String, String)>,
     pub body: String,
-    /// The content goes in chunks.
+    /// Whether the content is sent in chunks, without a length.
     pub chunked: bool,
 }
 
@@ -50,17 +50,17 @@ impl Draft {
         self
     }
 
-    /// Signed by an account of this chain, with a new nonce, for a minute from now on.
+    /// Signs as an account of this chain, with a new nonce, for a minute from now on.
     pub fn sign(self, key: &PrivateKeySigner, chain: u64) -> Signed {
         self.sign_for(key, key.address(), chain)
     }
 
-    /// Signed by a key for an account that may be another: one with code.
+    /// Signs with a key for an account that may be another one, such as one with code.
     pub fn sign_for(mut self, key: &PrivateKeySigner, address: Address, chain: u64) -> Signed {
         let (origin, nonce) = (Origin::parse(&self.origin).expect("an origin"), hex::encode(B256::random()));
         let fields: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        // As clients of others do: no digest of no content.
+        // Like other clients, send no digest of empty content.
         let content = match self.body.as_str() {
             "" => Content::Withheld { is_empty: true },
             body => Content::Whole(body.as_bytes()),
@@ -101,7 +101,7 @@ impl Signed {
         self
     }
 
-    /// What Envoy asks a gate about it: the target is behind the policy `api`.
+    /// Turns this into Envoy's request to a gate about it: the target follows the policy `api`.
     pub fn asked_by_envoy(&self) -> Self {
         self.clone().asking(&self.draft.method, &format!("/gate/api{}", self.draft.target))
     }
@@ -121,12 +121,12 @@ impl Signed {
         self
     }
 
-    /// Sends it to the server at `url`, on a connection of its own.
+    /// Sends the request to the server at `url`, on a connection of its own.
     pub async fn send(&self, url: &str) -> Result<RawAnswer> {
         tokio::time::timeout(TIMEOUT, self.exchange(url)).await.context("no answer in time")?
     }
 
-    /// The bytes that are sent. nginx goes by the last `connection`.
+    /// Returns the text that is sent. nginx goes by the last `connection`.
     fn text(&self) -> String {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
         let (_, authority) = origin.split_once("://").expect("an origin has a scheme");
@@ -145,8 +145,8 @@ impl Signed {
         text
     }
 
-    /// Sends it over HTTP/2: with TLS to a local server with a certificate by this authority, or without by
-    /// prior knowledge. Its content, if `chunked`, is announced by no length.
+    /// Sends the request over HTTP/2: with TLS to a local server with a certificate by this authority, or
+    /// without TLS by prior knowledge. A `chunked` content is sent without a length.
     pub async fn send_over_http_2(&self, url: &str, authority: &Authority) -> Result<RawAnswer> {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
         let (_, host) = origin.split_once("://").context("an origin has a scheme")?;
@@ -165,7 +165,7 @@ impl Signed {
         let stream = TcpStream::connect(address).await?;
         let (mut reading, mut writing) = stream.into_split();
         let mut answer = Vec::new();
-        // A server may answer, and close, before it has read all of a long content.
+        // A server may answer and close before it has read all of a long content.
         let (_, read) = tokio::join!(writing.write_all(text.as_bytes()), reading.read_to_end(&mut answer));
         if answer.is_empty() {
             read?;
@@ -196,7 +196,7 @@ impl RawAnswer {
     }
 }
 
-/// The content of chunks, if they have an end.
+/// Joins the content of chunks; `None` where the last chunk is missing.
 fn unchunked(mut chunks: &str) -> Option<String> {
     let mut content = String::new();
     loop {

@@ -1,4 +1,4 @@
-//! Clients in other languages, each with its own library's typed-data function: what agents really use.
+//! Clients in other languages, each with the typed-data function of a library that agents use.
 //!
 //! ethers comes with the repository's Node tools, eth-account from PyPI.
 
@@ -32,7 +32,7 @@ impl ForeignClient {
         Ok(Self { program, script: "eth_account_client.py" })
     }
 
-    /// Signs `calldata` for `registry` with `key`, and has it relayed; the relayer's answer.
+    /// Signs `calldata` for `registry` with `key`, has it relayed, and returns the relayer's answer.
     pub async fn relay(
         &self,
         relayer: &str,
@@ -48,18 +48,18 @@ impl ForeignClient {
     }
 }
 
-/// Runs a program of `tests/signers` with Node; the JSON that it prints.
+/// Runs a program of `tests/signers` with Node, and returns the JSON that it prints.
 pub async fn node(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(Command::new("node").arg(script(name)).args(arguments)).await
 }
 
-/// Runs a program of `tests/signers` with Python, its libraries and this project's own; the JSON that it
-/// prints.
+/// Runs a program of `tests/signers` with Python, its libraries and this project's package; returns the JSON
+/// that it prints.
 pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(with_package().await?.arg(script(name)).args(arguments)).await
 }
 
-/// Python that finds the package of `python/`, and no proxy.
+/// Prepares Python with the package of `python/` and no proxy.
 pub async fn with_package() -> Result<Command> {
     let mut python = Command::new(python::programs("signers").await?.join("python"));
     python.env("PYTHONPATH", repo::root().join("python/src")).envs(repo::NO_PROXY);
@@ -67,8 +67,8 @@ pub async fn with_package() -> Result<Command> {
     Ok(python)
 }
 
-/// Runs a program of `tests/clients`, whose packages are installed where they are missing: a Python one by
-/// the ending of its name, else with Node; the JSON that it prints.
+/// Runs a program of `tests/clients`, with Python or Node by the ending of its name, and returns the JSON
+/// that it prints. Missing packages are installed.
 pub async fn client(name: &str, arguments: &[&str]) -> Result<Value> {
     let program = match name.strip_suffix(".py") {
         Some(_) => python::programs("clients").await?.join("python"),
@@ -80,7 +80,7 @@ pub async fn client(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(&mut command).await
 }
 
-/// Runs a program to its end; the JSON that it prints.
+/// Runs a program to its end, and returns the JSON that it prints.
 pub async fn printed(command: &mut Command) -> Result<Value> {
     serde_json::from_slice(&output(command).await?).context("the program prints JSON")
 }

@@ -1,6 +1,6 @@
-//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with
-//! the explorer's files and with its index, the real relayer, a service behind the gate; and for failures
-//! another chain and an address where nothing listens.
+//! The whole stack for tests written for Node: a chain with the showcase on it, the real Worker with the
+//! explorer's files and with its index, the real relayer, a service behind the gate; and for failures another
+//! chain and an address where nothing listens.
 
 use alloy::primitives::{U256, uint};
 use anyhow::Result;
@@ -29,38 +29,38 @@ pub struct Stack {
     guarded: Guarded,
     worker: Worker,
     index: IndexWorker,
-    /// Another instance, with verdicts from the registry's snapshot.
+    /// Another Worker on the same index, with verdicts from the registry's snapshot.
     snapshots: Worker,
-    /// Bound and not listening: connections are refused, and no other process gets the port.
+    /// Bound and not listening: it refuses connections, and no other process gets the port.
     silent: TcpSocket,
 }
 
 impl Stack {
     pub async fn start() -> Result<Self> {
         let (chain, showcase) = seed::showcase_chain().await?;
-        // A chain like any other: without the registry, but with Multicall3.
+        // A chain without the registry, but with Multicall3.
         let other = Anvil::start(AnvilOptions { chain_id: Some(4242), ..AnvilOptions::default() }).await?;
         other.set_code(MULTICALL3, &Artifact::load("Multicall3")?.runtime_code).await?;
 
         let key = seed::wallet("relayer");
         chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
-        // The balance is set behind the newest block's state root, by which nothing could be proved then.
+        // The balance changed without a block, so no proof would match the newest block's state root.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key)).await?;
         let guarded = Guarded::start(0, &chain).await?;
-        // With the default limit: each test is a client of its own. Changes appear after seconds.
+        // The default limit holds, since each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
             .var("KYA_TTL_SECONDS", 5)
-            // Answers say which chain they are of: a domain's file is judged by it.
+            // Answers name their chain, by which a domain's file is judged.
             .var("CHAIN_ID", CHAIN_ID)
-            // Wallets are asked for right after their registration, which a snapshot has a moment later.
+            // Tests look wallets up right after their registration, before a snapshot has it.
             .var("KYA_SOURCE", "chain");
         let (worker, index) = IndexWorker::start(options).await?;
-        // Private lookups take a snapshot. Their wallets were registered long ago.
+        // Private lookups need a snapshot. Their wallets were registered long ago.
         let options = index.another().var("KYA_SOURCE", "snapshot").unset("KYA_TTL_SECONDS");
         let snapshots = Worker::start(options).await?;
-        // What the snapshot is made of answers the other Worker, too, once that one has found it.
+        // The index that makes the snapshot also answers the other Worker, once that one has found it.
         snapshots.client().with("cf-connecting-ip", "2001:db8:ffff::1").until_snapshot(PATIENCE).await?;
         worker.client().until_ready("the index", PATIENCE, |ready| ready["index"].is_object()).await?;
 
@@ -69,7 +69,7 @@ impl Stack {
         Ok(Self { chain, showcase, other, relayer, guarded, worker, index, snapshots, silent })
     }
 
-    /// Whether the Workers still run, and what they printed last: often why a test failed.
+    /// Reports whether the Workers still run, with the end of their logs: often the reason of a failed test.
     pub fn last_words(&mut self) -> String {
         let workers = [
             ("the Worker", self.worker.process()),
@@ -88,9 +88,9 @@ impl Stack {
             .join("\n")
     }
 
-    /// Where everything is, and the showcase's agents: `harness/stack.mjs` says what a test gets.
+    /// Returns all addresses and the showcase's agents: `harness/stack.mjs` documents what a test gets.
     pub async fn describe(&self) -> Result<Value> {
-        // From the chain and not from the story, in which wallets change hands.
+        // The wallets come from the chain, since they change hands in the story.
         let records = self.chain.agents().await?;
         let mut agents = Map::new();
         for (name, id) in &self.showcase.ids {

@@ -1,4 +1,4 @@
-//! A whole stage: a chain, a counting proxy before it, and the Worker that reads through the proxy.
+//! A chain, a counting proxy before it, and the Worker that reads through the proxy.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::repo;
 use crate::seed::{self, Showcase};
 use crate::worker::{Worker, WorkerOptions};
 
-/// A fixture that the tests of a program share, one at a time: they count requests, or inject faults.
+/// A fixture that the tests of a program use one at a time, since they count requests or inject faults.
 #[derive(Debug)]
 pub struct Exclusive<T> {
     turn: Mutex<()>,
@@ -27,7 +27,7 @@ impl<T> Exclusive<T> {
         Self { turn: Mutex::const_new(()), fixture: OnceCell::const_new() }
     }
 
-    /// Waits for the other tests, and starts the fixture where no test has done so.
+    /// Waits for the other tests, and starts the fixture where no test has done so yet.
     pub async fn take(&'static self, make: impl AsyncFnOnce() -> T) -> (MutexGuard<'static, ()>, &'static T) {
         (self.turn.lock().await, self.fixture.get_or_init(|| make()).await)
     }
@@ -36,7 +36,7 @@ impl<T> Exclusive<T> {
 #[derive(Debug)]
 pub struct Stage {
     pub chain: Chain,
-    /// What the Worker takes for its RPC endpoint.
+    /// The Worker's RPC endpoint.
     pub proxy: Proxy,
     pub worker: Worker,
     pub client: Client,
@@ -47,12 +47,12 @@ pub struct Stage {
 pub struct IndexWorker {
     worker: Worker,
     options: WorkerOptions,
-    /// Where the two Workers find one another, and where the index is kept.
+    /// Directories of the Workers' registry and of the index's state.
     _directories: [TempDir; 2],
 }
 
 impl Stage {
-    /// Starts a chain with the showcase, a proxy and a Worker; `set` may change the Worker's.
+    /// Starts a chain with the showcase, a proxy and a Worker; `set` may change the Worker's options.
     pub async fn showcase(set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;
         let proxy = Proxy::start(chain.node.url()).await?;
@@ -62,7 +62,7 @@ impl Stage {
         Ok((Self { chain, proxy, worker, client, index: None }, showcase))
     }
 
-    /// Starts a proxy and a Worker over `chain`, and the Worker that keeps its index, with the same settings.
+    /// Starts a proxy, a Worker over `chain`, and the Worker that keeps its index, with the same settings.
     pub async fn indexed(chain: Chain, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Self> {
         let proxy = Proxy::start(chain.node.url()).await?;
         let options = set(WorkerOptions::new(proxy.url(), chain.contracts.registry));
@@ -85,7 +85,7 @@ impl Stage {
         self.index().worker.fire_cron().await
     }
 
-    /// Where that Worker's state is kept.
+    /// Returns the directory of the index Worker's state.
     pub fn index_state(&self) -> &Path {
         self.index().options.state.as_deref().expect("an index keeps its state")
     }
@@ -100,13 +100,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts another Worker with the same index, and with settings of its own: another instance, in another
-    /// data centre.
+    /// Starts another Worker with the same index and settings of its own, like an instance in another data
+    /// centre.
     pub async fn another(&self, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Worker> {
         Worker::start(set(self.index().another())).await
     }
 
-    /// Starts both Workers again with other settings; the index finds what it has stored.
+    /// Restarts both Workers with other settings; the index keeps its stored state.
     pub async fn restart_with(&mut self, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<()> {
         self.worker.process().kill();
         let index = self.index_mut();
@@ -129,12 +129,12 @@ impl Stage {
 }
 
 impl IndexWorker {
-    /// Starts the Worker with these options and an index, and the Worker that keeps it.
+    /// Starts the Worker with these options and an index, and the Worker that keeps the index.
     pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
         Self::start_with(options, Worker::start).await
     }
 
-    /// The same by `wrangler dev`, as a developer has them.
+    /// Starts both Workers by `wrangler dev`, as a developer does.
     pub async fn start_wrangler(options: WorkerOptions) -> Result<(Worker, Self)> {
         Self::start_with(options, Worker::start_wrangler).await
     }
@@ -147,7 +147,7 @@ impl IndexWorker {
         let options = if is_set { options } else { options.var("CHAIN_ID", CHAIN_ID) };
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
-        // Both have the same settings.
+        // Both Workers have the same settings.
         let options = options.var("INDEX", "durable-object");
         let own = WorkerOptions {
             port: 0,

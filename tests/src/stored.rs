@@ -1,4 +1,4 @@
-//! What workerd has stored: the SQLite files of its objects and of its cache, opened beside it.
+//! The SQLite files of workerd's objects and of its cache, opened while it runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use crate::stage::Stage;
 
 const BUSY: Duration = Duration::from_secs(10);
 
-/// The databases in which workerd has stored that table: one for each object.
+/// Opens the databases in which workerd has stored that table, one for each object.
 pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
-    // Beside the objects lies what keeps the cache, in databases of the same shape.
+    // The cache is kept beside the objects, in databases of the same shape.
     databases_with(table, &stage.index_state().join("do"))
 }
 
-/// The database in which workerd has stored that table of the index.
+/// Opens the first database in which workerd has stored that table of the index.
 pub fn stored(stage: &Stage, table: &str) -> Connection {
     let database = all_stored(stage, table).into_iter().next().expect(table);
     database.busy_timeout(BUSY).expect("a timeout");
     database
 }
 
-/// The alarms that the index's objects have set: the object's name in workerd, and the time left.
+/// Returns the time left of each alarm of the index's objects, by the object's name in workerd.
 pub fn set_alarms(stage: &Stage) -> BTreeMap<String, Duration> {
     let database = stored(stage, "_cf_ALARM");
     let mut statement = database.prepare("SELECT actor_id, scheduled_time FROM _cf_ALARM").expect("a table");
@@ -35,8 +35,8 @@ pub fn set_alarms(stage: &Stage) -> BTreeMap<String, Duration> {
     statement.query_map([], row).and_then(Iterator::collect).expect("alarms")
 }
 
-/// The keys of the entries that the data centre's cache of a Worker with that state directory has
-/// stored: URLs. What is listed outlasts the Worker's end; an entry's file alone does not.
+/// Returns the keys, which are URLs, of the cache entries of a Worker with that state directory. A listed
+/// entry outlasts the Worker's end; an entry's file alone does not.
 pub fn cached_keys(state: &Path) -> Vec<String> {
     let keys = |database: &Connection| {
         let mut statement = database.prepare("SELECT key FROM _mf_entries")?;
@@ -46,8 +46,7 @@ pub fn cached_keys(state: &Path) -> Vec<String> {
     databases.iter().flat_map(|database| keys(database).unwrap_or_default()).collect()
 }
 
-/// The databases below that directory that have that table. Beside them are those of workerd's own
-/// objects.
+/// Opens the databases below that directory with that table. workerd's own objects have theirs there, too.
 fn databases_with(table: &str, directory: &Path) -> Vec<Connection> {
     let mut files = Vec::new();
     sqlite_files(directory, &mut files);

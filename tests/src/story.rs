@@ -1,26 +1,26 @@
 //! The showcase registry's history: registrations, and what became of the agents.
 //!
-//! Every answer of the read API has something to show. Ages are seconds before "now", oldest first; `seed`
-//! turns each age into one block of that time.
+//! It gives every answer of the read API something to show. Ages are seconds before "now", oldest first;
+//! `seed` turns each age into one block of that time.
 
 pub const DAY: u64 = 86_400;
-/// How long before now the story begins; the chain's genesis has to lie before that.
+/// Age of the story's beginning in seconds; the chain's genesis has to be before it.
 pub const BEGINS: u64 = 30 * DAY;
-/// The agent with more children than the lineage shows.
+/// Name of the agent with more children than the lineage shows.
 pub const BUSY: &str = "harbour";
 pub const BUSY_CHILDREN: usize = 55;
 
 /// One event of the history; a wallet's key is derived from its agent's name.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
-    /// An agent registered, under the wallet of its own name: agent, operational scope, parent.
+    /// Registration under the wallet of the agent's own name: agent, operational scope, parent.
     Register(&'static str, &'static str, Option<&'static str>),
-    /// An agent registered on a former agent's wallet: agent, operational scope, former agent.
+    /// Registration on a former agent's wallet: agent, operational scope, former agent.
     Inherit(&'static str, &'static str, &'static str),
-    /// The fleet registered: [`BUSY_CHILDREN`] agents under [`BUSY`].
+    /// Registration of the fleet: [`BUSY_CHILDREN`] agents under [`BUSY`].
     Fleet,
     Attest(&'static str),
-    /// An agent reported revenue for the week before: cents, currency, category.
+    /// Revenue report for the week before: agent, cents, currency, category.
     Report(&'static str, u64, &'static str, &'static str),
     Suspend(&'static str, &'static str),
     Revoke(&'static str, &'static str),
@@ -38,7 +38,7 @@ const fn child(agent: &'static str, parent: &'static str, scope: &'static str) -
     Register(agent, scope, Some(parent))
 }
 
-/// A scope as long as people write them.
+/// Scope of realistic length.
 const LONG_SCOPE: &str = "Reads incoming invoices, matches each against purchase order and delivery note, \
     asks the supplier about differences above two per cent, books what matches, and proposes payment dates that \
     keep every discount. It may not: approve its own proposals; change bank details; pay suppliers that were added \
@@ -96,7 +96,7 @@ pub const STORY: &[(u64, &[Event])] = &[
             Report("kyoto", 480_000, "JPY", "tax"),
         ],
     ),
-    // Attested here: still current for another hour.
+    // Attestations of this age are current for another hour.
     (7 * DAY - 3_600, &[Attest("ledger"), Attest("dune"), Reactivate("second-chance")]),
     (
         2 * DAY,
@@ -110,7 +110,7 @@ pub const STORY: &[(u64, &[Event])] = &[
             Report("atlas", 101_999, "EUR", "licences"),
             Report("atlas", 4_200, "USD", "research"),
             Report(BUSY, 77_001_305, "USD", "mooring"),
-            // More than a double can hold exactly.
+            // A double cannot hold this exactly.
             Report("ledger", 9_007_199_254_740_993, "JPY", "bookkeeping"),
         ],
     ),
@@ -125,7 +125,7 @@ pub const STORY: &[(u64, &[Event])] = &[
     ),
 ];
 
-/// Agents without ETH, registered through the relayer: name, parent, scope. A third of all but the fleet.
+/// Agents without ETH that the relayer registers: name, parent, scope. A third of all but the fleet.
 pub const RELAYED: &[(&str, Option<&str>, &str)] = &[
     ("almoner", None, "Hands out a foundation's small grants; holds no money itself"),
     ("baker", None, "Invoicing for a small bakery 🥐"),

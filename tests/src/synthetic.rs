@@ -1,4 +1,4 @@
-//! Registries of any size: `contracts/test/SyntheticRegistry.sol` computes the agents from their ids.
+//! Registries of any size: `contracts/test/SyntheticRegistry.sol` computes agents from their ids.
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
@@ -31,7 +31,7 @@ impl Synthetic {
         Ok(Self { address: create(&chain.node.provider, "SyntheticRegistry", &agents).await? })
     }
 
-    /// Suspends so many agents from `first` on, in one block; those that are suspended become active.
+    /// Suspends this many agents from `first` on, in one block; suspended ones become active.
     pub async fn toggle(&self, chain: &Chain, first: u64, count: u64) -> Result<()> {
         let call = toggleCall { first: U256::from(first), count: U256::from(count) };
         let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
@@ -45,12 +45,12 @@ pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
 }
 
-/// The account that registered the agent with this id.
+/// Returns the account that registered the agent with this id.
 pub fn creator(id: u64) -> Address {
     address(CREATORS, id % PEOPLE)
 }
 
-/// The person liable for the agent with this id.
+/// Returns the person liable for the agent with this id.
 pub fn person(id: u64) -> Address {
     address(PERSONS, id / 7 % PEOPLE)
 }

@@ -1,4 +1,4 @@
-//! HTTPS before a node: a certificate authority of our own, certificates by it, and a front that speaks TLS.
+//! TLS before a plain server: a certificate authority of the test's own, its certificates, and a TLS front.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http;
 
-/// A certificate authority that is trusted only where its bundle is named.
+/// A certificate authority that only programs with its bundle trust.
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -24,7 +24,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one, its own certificate in a PEM file.
+    /// Creates an authority, with its own certificate in a PEM file.
     pub fn new() -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -36,12 +36,12 @@ impl Authority {
         Ok(Self { issuer, bundle })
     }
 
-    /// Its certificate as a PEM file: what `SSL_CERT_FILE` names.
+    /// Returns the PEM file of the authority's certificate, for `SSL_CERT_FILE`.
     pub fn bundle(&self) -> &Path {
         self.bundle.path()
     }
 
-    /// A certificate for `name` that ends `end_year`, and its key, as a TLS server has them.
+    /// Configures a TLS server with a certificate for `name` that expires at the beginning of `end_year`.
     fn server(&self, name: &str, end_year: i32) -> Result<rustls::ServerConfig> {
         let (certificate, key) = self.certify(name, end_year)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
@@ -52,7 +52,7 @@ impl Authority {
             .with_single_cert(vec![certificate.der().clone()], key.into())?)
     }
 
-    /// A certificate for `name` that is good for long, and its key, as PEM files in this directory.
+    /// Writes a long-lived certificate for `name` and its key as PEM files to this directory.
     pub fn files(&self, name: &str, directory: &Path) -> Result<[PathBuf; 2]> {
         let (certificate, key) = self.certify(name, 4000)?;
         let files = ["certificate.pem", "key.pem"].map(|file| directory.join(file));
@@ -79,13 +79,13 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Before `upstream` (`http://host:port` or `redis://host:port`), with a certificate for `localhost` that
-    /// is good for long.
+    /// Starts a front for `upstream` (`http://host:port` or `redis://host:port`) with a long-lived
+    /// certificate for `localhost`.
     pub async fn start(authority: &Authority, upstream: &str) -> Result<Self> {
         Self::start_as(authority, "localhost", 4000, upstream).await
     }
 
-    /// The same with a certificate for another name, or another end.
+    /// Starts a front with a certificate for this name that expires at the beginning of `end_year`.
     pub async fn start_as(authority: &Authority, name: &str, end_year: i32, upstream: &str) -> Result<Self> {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
         let plain = ["http://", "redis://"].iter().find_map(|scheme| upstream.strip_prefix(scheme));

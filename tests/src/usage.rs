@@ -1,4 +1,4 @@
-//! What a child and its descendants use of the machine, from `/proc`: processor time and memory.
+//! Processor time and memory of a child and its descendants, from `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::process::Process;
 
-/// The processes of one name in a child's group: `workerd` below the Node program that started it, for one.
+/// The processes of one name in a child's group, such as `workerd` below the Node program that started it.
 #[derive(Debug, Clone)]
 pub struct Usage {
     pids: Vec<u32>,
 }
 
 impl Usage {
-    /// The processes of `process` called `program`, as they are now; at least one.
+    /// Finds the present processes called `program` in the group of `process`; at least one.
     pub fn of(process: &Process, program: &str) -> Result<Self> {
         let mut stats = processes()?;
         stats.retain(|stat| stat.name == program && stat.group == process.id());
@@ -23,7 +23,7 @@ impl Usage {
         Ok(Self { pids: stats.iter().map(|stat| stat.pid).collect() })
     }
 
-    /// Their processor time so far, user and kernel mode together; in steps of a clock tick, usually 10 ms.
+    /// Returns the processor time so far, in user and kernel mode, in steps of a clock tick, usually 10 ms.
     pub fn cpu(&self) -> Result<Duration> {
         let mut ticks = 0;
         for pid in &self.pids {
@@ -32,7 +32,7 @@ impl Usage {
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
-    /// Begins to measure memory: from now on the peak starts at what is resident.
+    /// Begins to measure memory: resets the peak to the present resident size.
     pub fn memory_from_here(&self) -> Result<Memory> {
         for pid in &self.pids {
             // proc(5): 5 resets the peak resident set size.
@@ -61,19 +61,19 @@ impl Usage {
 pub struct Memory {
     usage: Usage,
     resident: u64,
-    /// Pages of programs and libraries, which come in where they are used for the first time.
+    /// Resident pages of programs and libraries, which are loaded on first use.
     of_files: u64,
 }
 
 impl Memory {
-    /// The peak since then above what was resident, in bytes, less the pages of files that have come in.
+    /// Returns the peak's bytes above the first resident size, less the file pages loaded since.
     pub fn grown(&self) -> Result<u64> {
         let of_files = self.usage.status("RssFile:")?.saturating_sub(self.of_files);
         Ok(self.usage.status("VmHWM:")?.saturating_sub(self.resident).saturating_sub(of_files))
     }
 }
 
-/// What is read of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 #[derive(Debug)]
 struct Stat {
     pid: u32,
@@ -114,12 +114,12 @@ fn processes() -> Result<Vec<Stat>> {
     pids.filter_map(|pid| stat_file(pid).ok()).map(|stat| Stat::parse(&stat)).collect()
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process runs; a zombie does not.
 pub fn is_alive(pid: u32) -> bool {
     stat_file(pid).is_ok_and(|stat| Stat::parse(&stat).is_ok_and(|stat| !stat.is_zombie))
 }
 
-/// The running processes below `ancestor`.
+/// Returns the running processes below `ancestor`.
 pub fn descendants(ancestor: u32) -> Result<BTreeSet<u32>> {
     let mut processes = processes()?;
     processes.retain(|stat| !stat.is_zombie);

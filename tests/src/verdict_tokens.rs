@@ -1,5 +1,4 @@
-//! Keys of an issuer of verdicts, and tokens that are signed by hand: right ones, and such as no verifier may
-//! accept.
+//! Keys of a verdict issuer, and hand-signed tokens: valid ones, and ones that no verifier may accept.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ use crate::daemon::write_private;
 use crate::process::output;
 use crate::repo;
 
-/// A new key, as a JWK with its private part: made by the command of `docs/signed-verdicts.md`.
+/// Makes a new key by the command of `docs/signed-verdicts.md`, as a JWK with its private part.
 pub async fn new_key() -> Result<Value> {
     let page = fs::read_to_string(repo::root().join("docs/signed-verdicts.md"))?;
     let (_, rest) = page.split_once("```sh\numask 077\nnode -e").context("a command that makes keys")?;
@@ -31,14 +30,14 @@ pub fn key_set(keys: &[&Value]) -> String {
     json!({ "keys": keys }).to_string()
 }
 
-/// Writes or replaces a file of keys: at once, and for its owner alone.
+/// Writes or replaces a file of keys, atomically and readable by its owner alone.
 pub fn key_file(file: &Path, keys: &str) -> Result<()> {
     let next = file.with_extension("next");
     write_private(&next, keys);
     Ok(fs::rename(next, file)?)
 }
 
-/// The table of a gate's configuration that has it sign with the keys of a file; it follows the others.
+/// Returns the configuration table with which a gate signs by the keys of a file; it goes after the others.
 pub fn signing(issuer: &str, keys: &Path) -> String {
     format!("\n[verdict]\nissuer = \"{issuer}\"\nkeys = \"{}\"\n", keys.display())
 }
@@ -47,7 +46,7 @@ pub fn kid(key: &Value) -> String {
     key["kid"].as_str().expect("a key has an id").to_owned()
 }
 
-/// A token with these claims, signed by this key under this id.
+/// Signs a token with these claims by this key under this key id.
 pub fn signed(key: &Value, kid: &str, claims: &VerdictClaims) -> Result<String> {
     let keys = KeySet::parse(&key_set(&[key]))?;
     let (signer, random) = (keys.signer()?, SystemRandom::new());
@@ -59,7 +58,7 @@ pub fn signed(key: &Value, kid: &str, claims: &VerdictClaims) -> Result<String> 
     Ok(compact(&input, signature.context("a key that signs")?.as_ref()))
 }
 
-/// A token of another algorithm: `none` without a signature, or HS256 with the public key as its secret.
+/// Makes a token of another algorithm: unsigned `none`, or HS256 with the public key as its secret.
 pub fn of_algorithm(algorithm: &str, key: &Value, claims: &VerdictClaims) -> String {
     let part = |text: String| Base64UrlUnpadded::encode_string(text.as_bytes());
     let header = json!({ "alg": algorithm, "kid": key["kid"], "typ": "kya-verdict+jwt" });

@@ -16,13 +16,13 @@ use crate::client::Client;
 use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 
-/// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
+/// Time that a Worker may take until it serves; for `wrangler dev`, with a build.
 const START: Duration = Duration::from_secs(300);
 /// Time after which workerd is started again if Miniflare has not reported that it listens. That was seen
-/// once; the cause is not known.
+/// once, with unknown cause.
 const HANG: Duration = Duration::from_secs(100);
 const LOGGED: Duration = Duration::from_secs(120);
-/// The configurations of the read API's Worker, and of the one that keeps its index.
+/// Configuration of the read API's Worker; the next one is that of the Worker that keeps its index.
 pub(crate) const CONFIG: &str = "wrangler.toml";
 pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
 
@@ -30,22 +30,22 @@ pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
 pub struct WorkerOptions {
     /// The port; 0 is any free one.
     pub port: u16,
-    /// Settings of the Worker, as `wrangler.toml` and the README name them.
+    /// Settings of the Worker, by the names of `wrangler.toml` and the README.
     pub vars: Vec<(&'static str, String)>,
-    /// Settings of other types than text, as a configuration may have them.
+    /// Settings of other types than text.
     pub typed: Vec<(&'static str, Value)>,
-    /// Where cache and KV store are kept, for a later Worker to find; without this they end with the Worker.
+    /// Directory that keeps cache and KV store for a later Worker; without it they end with the Worker.
     pub state: Option<PathBuf>,
-    /// wrangler's configuration, in place of the repository's.
+    /// A configuration of wrangler in place of the repository's.
     pub config: Option<PathBuf>,
-    /// Where Workers register for others that bind to their objects; without this the Worker is alone.
+    /// Directory by which Workers find others with objects that they bind to; without it the Worker is alone.
     pub registry: Option<PathBuf>,
     pub log: Option<PathBuf>,
 }
 
 impl WorkerOptions {
-    /// A Worker for this chain and registry, without a rate limit and without a maximum age of the chain's
-    /// head: a local chain makes a block only for a transaction.
+    /// Configures a Worker for this chain and registry, without a rate limit and without a maximum age of the
+    /// chain's head: a local chain makes a block only for a transaction.
     pub fn new(rpc_url: &str, registry: Address) -> Self {
         Self::default()
             .var("RPC_URL", rpc_url)
@@ -65,7 +65,7 @@ impl WorkerOptions {
         self
     }
 
-    /// Sets all three TTLs of answers, in seconds; at 0 no answer is stored, and each is of the newest block.
+    /// Sets all three TTLs of answers, in seconds; with 0 each answer is of the newest block and not stored.
     pub fn ttl(self, seconds: u64) -> Self {
         let names = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
         names.into_iter().fold(self, |options, name| options.var(name, seconds))
@@ -106,8 +106,8 @@ impl Worker {
         Ok(Self { process, url, handlers })
     }
 
-    /// Starts `wrangler dev` as a developer does, and waits until the Worker answers. It builds the Worker,
-    /// and builds it again when a source changes.
+    /// Starts `wrangler dev` as a developer does, and waits until the Worker answers. `wrangler` builds the
+    /// Worker, and builds it again when a source changes.
     pub async fn start_wrangler(options: WorkerOptions) -> Result<Self> {
         let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?);
         let scratch = spawn.scratch().to_owned();
@@ -130,14 +130,14 @@ impl Worker {
         Ok(Self { process, url, handlers: String::new() })
     }
 
-    /// Starts the edge as `deploy/edge/edge.capnp` has it, on a free port: both Workers in one process of
-    /// plain workerd, which keeps everything in `state`.
+    /// Starts the edge of `deploy/edge/edge.capnp` on a free port: both Workers in one process of plain
+    /// workerd, which keeps everything in `state`.
     pub async fn start_self_hosted(options: &WorkerOptions) -> Result<Self> {
         build().await?;
         let state = options.state.as_ref().context("the edge needs a directory")?;
         let mut spawn = Spawn::new("workerd", repo::node_tool("workerd")?)
             .dir(repo::root())
-            // Announces the port on its standard output.
+            // `--control-fd` announces the port on standard output.
             .args(["serve", "--experimental", "--control-fd", "1", "--socket-addr", "http=127.0.0.1:0"])
             .args(["--directory-path", &format!("data={}", state.display()), "deploy/edge/edge.capnp"])
             .log(options.log.as_deref());
@@ -154,7 +154,7 @@ impl Worker {
         &self.url
     }
 
-    /// A client of the Worker, whose errors say whether the Worker has logged the request.
+    /// Returns a client of the Worker; its errors say whether the Worker has logged the request.
     pub fn client(&self) -> Client {
         Client { log: self.process.log_path().map(Path::to_owned), ..Client::new(&self.url) }
     }
@@ -169,8 +169,8 @@ impl Worker {
         self.process.log()
     }
 
-    /// The lines of the log with these words, once there are at least `count`: the log is written after the
-    /// answers.
+    /// Waits until at least `count` lines of the log have these words, and returns them: the log is written
+    /// after the answers.
     pub async fn lines_with(&self, words: &str, count: usize) -> Result<Vec<String>> {
         eventually("in the log", LOGGED, async || {
             let log = self.log();
@@ -197,8 +197,7 @@ pub(crate) async fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process
     Ok(process)
 }
 
-/// Builds the Workers where a source changed, once a process; not at all where `E2E_BUILT` says that it is
-/// done.
+/// Builds the Workers where a source changed, once a process; not at all where `E2E_BUILT` is set.
 pub(crate) async fn build() -> Result<()> {
     static BUILT: OnceCell<()> = OnceCell::const_new();
     let build = async || {
