@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(300);
 /// once, with unknown cause.
 const HANG: Duration = Duration::from_secs(100);
 const LOGGED: Duration = Duration::from_secs(120);
-/// Configuration of the read API's Worker; the next one is that of the Worker that keeps its index.
+/// Configuration of the read API's Worker.
 pub(crate) const CONFIG: &str = "wrangler.toml";
 pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
 

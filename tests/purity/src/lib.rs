@@ -1,7 +1,7 @@
-//! All of registry-core in a module that has nothing but it, and no host.
+//! All of registry-core in a wasm module with nothing else, and without a host.
 //!
-//! `cargo xtask test` builds it and fails if the module imports anything. Each export drives a
-//! part of the core on bytes the linker cannot know, so that nothing of it can be left out.
+//! `cargo xtask test` builds it and fails if the module imports anything. Each export drives a part of the
+//! core on bytes that the linker cannot know, so that it can leave nothing out.
 
 #![allow(unsafe_code, reason = "an export needs `unsafe(no_mangle)`; no other unsafe code is here")]
 
@@ -18,7 +18,7 @@ use registry_core::host::rate_limit::{WindowLimit, WindowTally};
 
 const SIZE: usize = 64 * 1024;
 
-/// The arguments of the other exports, byte by byte.
+/// Arguments of the other exports, byte by byte.
 static INPUT: [AtomicU8; SIZE] = [const { AtomicU8::new(0) }; SIZE];
 
 /// Writes one byte of the input.
@@ -33,9 +33,9 @@ fn input(length: usize) -> Vec<u8> {
     INPUT.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
-/// Answers a question of the read API. The input is a request target and the replies of the nodes asked, a
-/// zero byte after each; an empty one never came. Gives the body's length, or the error's status, or 0 when
-/// the replies do not answer it.
+/// Answers a question of the read API. The input is a request target and the nodes' replies, separated by
+/// zero bytes; an empty one is a time-out. Returns the length of body and ETag, a number of the error, or 0
+/// when the replies do not suffice.
 #[unsafe(no_mangle)]
 pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     let input = input(length);
@@ -54,7 +54,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
         scan: None,
         excerpt: None,
     };
-    // No request target is a list of endpoints; the linker cannot know.
+    // No request target is a list of endpoints, but the linker cannot know that.
     let endpoints = parse_list(target).map_or(1, |list| list.len());
     let mut run = Run::new(question, Address::ZERO, Limits::default())
         .over(Endpoints::new(endpoints, Some(now_millis)));
@@ -78,7 +78,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     }
 }
 
-/// Judges a signed request, given as JSON: 0 for a good one, the refusal's status, or 1 for bad JSON.
+/// Checks a signed request, given as JSON: 0 for a valid one, the refusal's status, or 1 for bad JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32 {
     let Ok(signed) = SignedRequest::from_json(&input(length)) else { return 1 };
@@ -89,7 +89,7 @@ pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32
     }
 }
 
-/// Charges one client; gives what remains to it, or -1 where there is no limit.
+/// Charges one client; returns its remaining requests, or -1 where there is no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn window(requests: u32, window_seconds: u64, now_seconds: u64) -> i64 {
     let limit = WindowLimit { requests, window_seconds };

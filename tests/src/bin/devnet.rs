@@ -1,8 +1,8 @@
-//! What `cargo xtask dev` and `cargo xtask deploy-contracts` become: a local chain with the whole service on
-//! it, and the deployment to any other chain.
+//! The program behind `cargo xtask dev` and `cargo xtask deploy-contracts`: a local chain with the whole
+//! service on it, and the deployment to any other chain.
 //!
-//! Everything it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that future,
-//! and with it all that was started.
+//! Every program that it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that
+//! future, which ends them all.
 
 #[path = "../../../xtask/src/ports.rs"]
 mod ports;
@@ -28,9 +28,9 @@ use e2e::story::{BUSY, RELAYED};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What the local relayer has to spend: 10 ETH.
+/// Balance of the local relayer: 10 ETH.
 const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
-/// Its limit per client, above the default: the agents registered here come from the same address as you.
+/// The relayer's hourly limit per client, above the default: the agents registered here share your address.
 const RELAYS_PER_HOUR: u32 = 120;
 
 #[tokio::main]
@@ -50,7 +50,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs `work` until it is done or a signal comes; all it started is stopped on return.
+/// Runs `work` until it is done or a signal arrives; stops all that it has started before it returns.
 async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -65,7 +65,7 @@ async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 async fn dev(options: &[&str]) -> Result<()> {
     let [chain_port, worker_port, relayer_port, guarded_port] = ports::ports(options)?;
-    // On any free port there may be several of these at once; their logs go with them.
+    // On free ports several of these may run at once; they keep no logs.
     let logs = (chain_port != 0).then(|| repo::root().join(format!("target/dev/{chain_port}")));
     if let Some(logs) = &logs {
         std::fs::create_dir_all(logs)?;
@@ -95,7 +95,7 @@ async fn dev(options: &[&str]) -> Result<()> {
 
     let Deployment { registry, forwarder } = chain.contracts;
     let options = WorkerOptions::new(chain.node.url(), registry).unset("RATE_LIMIT_PER_MINUTE");
-    // What its document for programs names.
+    // The Worker's discovery document names these.
     let options = options.var("CHAIN_ID", CHAIN_ID).var("FORWARDER_ADDRESS", forwarder);
     let options = options.var("RELAYER_URLS", relayer.url());
     let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
@@ -114,7 +114,7 @@ async fn dev(options: &[&str]) -> Result<()> {
     watch(processes).await
 }
 
-/// Returns when one of the processes ends, which none of them should.
+/// Fails when one of the processes ends, which none of them should.
 async fn watch<const N: usize>(mut processes: [(&str, &mut Process); N]) -> Result<()> {
     loop {
         for (name, process) in &mut processes {
@@ -189,7 +189,7 @@ Ctrl-C stops everything.
 
 async fn deploy_contracts(rpc_url: &str) -> Result<()> {
     let key = std::env::var("DEPLOYER_KEY").context("DEPLOYER_KEY is not set: the private key that pays")?;
-    // The parser's own words could quote the key.
+    // The parser's own message could quote the key.
     let key: PrivateKeySigner = key.trim().parse().map_err(|_| {
         anyhow::anyhow!("DEPLOYER_KEY is no private key: 32 bytes of hexadecimal digits are expected")
     })?;
@@ -204,7 +204,7 @@ async fn deploy_contracts(rpc_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Does one step; prints its name meanwhile, and then its time.
+/// Does one step; prints its name at the start and its time at the end.
 async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let began = Instant::now();
     eprint!("{name} ... ");

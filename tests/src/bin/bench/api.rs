@@ -14,14 +14,14 @@ use registry_core::chain::MAX_AGENTS;
 use crate::lab::*;
 
 const FEW: u64 = 100; // agents while warm answers are measured
-const MANY: u64 = 10_000; // and while cold ones are
+const MANY: u64 = 10_000; // agents while cold answers are measured
 const SECONDS: u32 = 5; // of load that counts
 const WARM_UP_SECONDS: u32 = 2; // of load in which hot code is compiled
 const ONE_BY_ONE: usize = 1_000; // requests one after the other
 const LIMITERS: [(&str, u32); 3] = [("kv", 0), ("kv", 60), ("binding", 60)]; // 60 is documented
 const EACH: Option<u32> = Some(40); // requests of each client where clients are counted
-const COLD: u64 = 200; // agents asked for cold
-const WARM_UP_AGENTS: u64 = 20; // and those asked for before
+const COLD: u64 = 200; // agents with a measured cold answer
+const WARM_UP_AGENTS: u64 = 20; // agents requested before these
 const SCANS: u32 = 5; // after the first one of an instance, which has yet to learn the node's limits
 const STARTS: usize = 5; // after one that fills the disk cache
 const KYA: &str = "/api/v1/kya/:wallet";
@@ -31,7 +31,7 @@ const DETAILED: &str = "/api/v1/stats/detailed";
 const ACTIVE: &str = "/api/v1/agents?status=Active";
 const COMPLIANCE: &str = "/api/v1/agents/compliance";
 const REVENUE: &str = "/api/v1/revenue/aggregate";
-/// Of these the peers have the first three.
+/// Paths of warm answers; the peers have the first three.
 const WARM: [&str; 10] =
     [LIVEZ, KYA, AGENT, LINEAGE, "/api/v1/stats", DETAILED, "/api/v1/agents", ACTIVE, COMPLIANCE, REVENUE];
 
@@ -43,7 +43,7 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
     Ok(vec![warm, limiters, cold(&lab).await?, scans(&mut lab).await?, starts(&lab).await?])
 }
 
-/// Settings with a limit that counts every request and refuses none.
+/// Returns settings with a rate limit that counts every request and refuses none.
 fn counted(lab: &Lab) -> WorkerOptions {
     lab.options().var("RATE_LIMIT_PER_MINUTE", 1_000_000_000)
 }
@@ -85,7 +85,7 @@ async fn warm(lab: &Lab) -> Result<[String; 2]> {
     Ok([table, limiters])
 }
 
-/// First answers about one agent, one after the other, beside the RPC call they are made of.
+/// Measures first answers about single agents, one after the other, beside the RPC call that each takes.
 async fn cold(lab: &Lab) -> Result<String> {
     let mut targets = Vec::new();
     for kind in Kind::ALL {
@@ -94,8 +94,8 @@ async fn cold(lab: &Lab) -> Result<String> {
     let client = kept_alive()?;
     let paths: [fn(u64) -> String; 2] =
         [|id| format!("/api/v1/kya/{}", synthetic::wallet(id)), |id| format!("/api/v1/agent/{id}")];
-    // Of the bare call, and of each server: they are asked for the same agents in turn, so that what slows
-    // the machine down for a while slows all of them.
+    // Times of the bare call, then of each server. They take turns with the same agents, so that a slow phase
+    // of the machine slows all of them.
     let mut times = vec![[Vec::new(), Vec::new()]; 1 + targets.len()];
     for (column, path_of) in paths.iter().enumerate() {
         for sample in 0..WARM_UP_AGENTS + COLD {
@@ -130,7 +130,7 @@ async fn cold(lab: &Lab) -> Result<String> {
     Ok(table)
 }
 
-/// Cold answers about the whole registry: what they read, and what they take.
+/// Measures the reads and the cost of cold answers about the whole registry.
 async fn scans(lab: &mut Lab) -> Result<String> {
     let mut table = head(
         " | agents | round trips | RPC posts | bytes an agent | CPU ms | memory MiB | p50 ms | round trips, first",
@@ -166,7 +166,7 @@ async fn scans(lab: &mut Lab) -> Result<String> {
     Ok(table)
 }
 
-/// What a deployment uploads, and how soon a new instance answers: at all, and then from the chain.
+/// Measures the upload's size, and a new instance's time to its first answer and then to one from the chain.
 async fn starts(lab: &Lab) -> Result<String> {
     let kya = seed::kya("many 7");
     let mut table = head(" | KiB gzipped | first `/livez` ms | then first `/kya` ms");

@@ -1,4 +1,4 @@
-//! Crowds: the memory of an instance, the operations on its KV store, and the CPU of requests that wait.
+//! Crowds of clients: an instance's memory, the operations on its KV store, and the CPU of waiting requests.
 
 use std::net::Ipv4Addr;
 
@@ -15,14 +15,14 @@ use tokio::time::{interval, sleep};
 
 use crate::lab::*;
 
-const ROUNDS: u64 = 3; // of each crowd: memory that is given back or kept is level from the second on
+const ROUNDS: u64 = 3; // of each crowd: without a leak, memory is level from the second on
 const REPORTS: u64 = 5_300; // of an agent: 4 MB of an RPC reply
-const PAGES: u64 = 40; // of its history, at once
+const PAGES: u64 = 40; // of an agent's history, at once
 const AGENTS: u64 = 120_000; // of a registry
-const RANGES: usize = 16; // of it, at once
-const CLIENTS: u64 = 10_000; // that reset their connections while they wait, so many at once
+const RANGES: usize = 16; // of the registry, at once
+const CLIENTS: u64 = 10_000; // that reset their connections while they wait
 const CLIENTS_AT_ONCE: u64 = 1_000;
-const STREAMS: u64 = 1_000; // that close, so many at once
+const STREAMS: u64 = 1_000; // event streams that close
 const STREAMS_AT_ONCE: u64 = 250;
 const ADDRESSES: u32 = 1_000; // of clients that each use the documented limit
 const LIMIT: u64 = 60;
@@ -38,7 +38,7 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
     let reports = (1..=REPORTS).map(|amount| report(1, amount, "EUR", "fees", now));
     writes.extend(reports.map(|report| Write::new(owner, &report)));
     lab.chain.send_all(&writes, None).await?;
-    // For calls: a history is read at once.
+    // Gas for `eth_call`: one call reads a whole history.
     lab.chain.node.command("evm_setBlockGasLimit", json!([U256::from(1_000_000_000)])).await?;
     lab.chain.node.mine(1).await?;
     let mut memory = head("a round | MiB before | after 1 | after 2 | after 3 | with JavaScript's");
@@ -55,8 +55,7 @@ async fn measured<'a>(lab: &'a Lab, kind: Kind, options: &e2e::worker::WorkerOpt
     lab.serve(kind, options, json!({ "measured": true })).await
 }
 
-/// The wasm memory of a measured Worker before and after each round, and at the end what JavaScript holds as
-/// well.
+/// Measures a Worker's wasm memory before and after each round, and at the end that of JavaScript as well.
 async fn rounds(what: &str, target: &Target<'_>, round: impl AsyncFn(u64) -> Result<()>) -> Result<String> {
     let mut taken = vec![mib(target.server.wasm_memory().await?)];
     for number in 0..ROUNDS {
@@ -90,7 +89,7 @@ async fn resets(lab: &Lab) -> Result<String> {
             for _ in 0..CLIENTS_AT_ONCE {
                 waiting.push(request_to_reset(target.server.url(), &path, "X-Request-Id: leaves").await?);
             }
-            // They came before this request did.
+            // The clients' requests arrived before this one.
             target.client.get("/livez").await.ok();
             drop(waiting);
             lab.proxy.heal();
@@ -141,7 +140,7 @@ async fn ranges(lab: &Lab) -> Result<String> {
     rounds(&format!("all of the shortest ranges of {AGENTS} agents, {RANGES} at once"), &target, round).await
 }
 
-/// What clients cost that all use their limit to the end: so many requests a minute, spread over it.
+/// Measures the cost of clients that use their whole limit, spread over a minute.
 async fn limiter(lab: &Lab) -> Result<String> {
     let options = lab.options().var("RATE_LIMIT_PER_MINUTE", LIMIT).var("KYA_TTL_SECONDS", 3_600);
     let target = measured(lab, Kind::Worker, &options.var("RATE_LIMITER", "kv")).await?;
@@ -169,7 +168,7 @@ async fn limiter(lab: &Lab) -> Result<String> {
     Ok(table + &row(&[&ADDRESSES, &requests, &writes, &lists, &format!("{dollars:.2}"), &cpu]))
 }
 
-/// The CPU of requests that wait for another's read.
+/// Measures the CPU of requests that wait for another request's read.
 async fn waiters(lab: &Lab) -> Result<String> {
     let target = lab.serve(Kind::Worker, &lab.options(), json!({})).await?;
     lab.proxy.inject(Rule::any(Fault::Delay(WAIT + 10 * SECOND)));

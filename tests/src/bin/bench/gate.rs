@@ -1,4 +1,4 @@
-//! The gate: what asking it adds to a request, and what one costs in a service's own process.
+//! The gate: the latency that its decision adds to a request, and its cost in a service's own process.
 
 use std::env;
 
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::lab::*;
 
-const EVERY: Duration = Duration::from_millis(1); // a request
+const EVERY: Duration = Duration::from_millis(1); // from request to request
 const ASKED: usize = 10_000;
 
 pub(crate) async fn tables() -> Result<Vec<String>> {
@@ -26,12 +26,12 @@ async fn latency() -> Result<String> {
     let (chain, agent) = (chain_of_one().await?, wallet("good"));
     let (rpc, registry) = (chain.node.url(), chain.contracts.registry.to_string());
     let configuration = reverse_proxies::Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry)?;
-    // What `cargo build --profile native -p kya-gate` has made.
+    // Built by `cargo build --profile native -p kya-gate`.
     let here = env::current_exe()?;
     let program = here.ancestors().nth(2).context("a directory of cargo's")?.join("native/kya-gate");
     let gate = Gate::start_program(program, &configuration).await?;
     let client = kept_alive()?;
-    // What Envoy asks about each request.
+    // Envoy's request to the gate about each request.
     let ask = |number: usize| {
         let signed = Draft::get(ORIGIN, &format!("/items/{number}")).sign(&agent, CHAIN_ID).asked_by_envoy();
         let request =
@@ -60,7 +60,7 @@ async fn latency() -> Result<String> {
     Ok(table)
 }
 
-/// The package's gate in process.
+/// Measures the package's gate in process.
 async fn in_process() -> Result<String> {
     let chain = chain_of_one().await?;
     let settings = format!(

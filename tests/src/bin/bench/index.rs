@@ -1,4 +1,4 @@
-//! The index: what it costs to fill, to keep up and to ask, at several sizes of a registry.
+//! The index: the cost of its fill, its refreshes and its answers, at several sizes of a registry.
 
 use alloy::primitives::Address;
 use e2e::client::Answer;
@@ -12,9 +12,9 @@ use crate::lab::*;
 
 const CALL: Duration = Duration::from_millis(20); // of the RPC endpoint, beside its work
 const CHANGES: u64 = 100; // before each refresh
-const LISTS_A_DAY: u64 = 288; // refreshes where lists are requested all the time: one for each TTL of five minutes
-const LOOKS_A_DAY: u64 = 8_640; // where a client follows the changes: one every ten seconds; most find none
-const DETAILED: &str = "/api/v1/stats/detailed"; // by the index, after a refresh where answers are not kept
+const LISTS_A_DAY: u64 = 288; // refreshes for lists that are always in demand: one each TTL of five minutes
+const LOOKS_A_DAY: u64 = 8_640; // for a client that follows the changes: every ten seconds; most find none
+const DETAILED: &str = "/api/v1/stats/detailed"; // by the index; without a TTL, after a refresh
 
 pub(crate) const COLUMNS: [&str; 5] = [
     "seconds | RPC bytes an agent | `eth_call`s | rows written | CPU s | memory MiB",
@@ -25,7 +25,7 @@ pub(crate) const COLUMNS: [&str; 5] = [
 ];
 
 pub(crate) async fn measure(lab: &Lab) -> Result<[String; 5]> {
-    // Answers that are not kept: each is as of the newest block.
+    // Without a TTL each answer is as of the newest block.
     let target = start(lab, 0).await?;
     lab.proxy.inject(Rule::any(Fault::Delay(CALL)));
     let fill = fill(&target).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn measure(lab: &Lab) -> Result<[String; 5]> {
     Ok([fill, refresh, day, row(&[&times.join(" | ")]), list(&target).await?])
 }
 
-/// The Worker and the one that keeps its index.
+/// Starts the Worker and the one that keeps its index.
 async fn start(lab: &Lab, ttl_seconds: u32) -> Result<Target<'_>> {
     let options = lab.options().var("INDEX", "durable-object").var("RATE_LIMIT_PER_MINUTE", 1_000_000);
     let options = options.var("INDEX_SELF_CONTAINED_CODE", lab.code_hash().await?);
@@ -60,20 +60,20 @@ async fn start(lab: &Lab, ttl_seconds: u32) -> Result<Target<'_>> {
     lab.serve(Kind::Indexed, &options, json!({})).await
 }
 
-/// From the first request to the first answer of the index.
+/// Measures the fill, from the first request to the first answer of the index.
 async fn fill(target: &Target<'_>) -> Result<String> {
     target.lab.chain.node.freshen().await?;
     let agents = target.lab.agents;
     let filled = async {
-        // The first request starts the fill. Once it is answered, both Workers are there: their own memory is
-        // not the index's.
+        // The first request starts the fill. Its answer means that both Workers run, so that their own memory
+        // does not count as the index's.
         target.client.get("/readyz").await.ok();
         let memory = target.server.usage.memory_from_here()?;
         // Only the index answers this: all RPC calls meanwhile are the fill's.
         let path = format!("/api/v1/liable/{}", Address::ZERO);
         let answer = eventually("filled", FILL, async || {
-            // Lists are asked for meanwhile, of registries too large for a scan: they are refused, and take
-            // no RPC call.
+            // Lists are requested meanwhile, of registries too large for a scan: they are refused without an
+            // RPC call.
             if agents > MAX_AGENTS {
                 target.client.get("/api/v1/agents?status=Active").await;
             }
@@ -90,7 +90,7 @@ async fn fill(target: &Target<'_>) -> Result<String> {
     Ok(row(&[&seconds(cost.time), &bytes, &calls, &written, &seconds(cost.cpu), &mib(memory.grown()?)]))
 }
 
-/// What one refresh costs, and what those of a day do.
+/// Measures the cost of one refresh, and computes that of a day's refreshes.
 async fn refreshes(target: &Target<'_>) -> Result<[String; 2]> {
     let (many, quiet) = (refresh(target, CHANGES).await?, refresh(target, 0).await?);
     let of_list = refresh(target, CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
@@ -106,7 +106,7 @@ async fn refreshes(target: &Target<'_>) -> Result<[String; 2]> {
     Ok([refresh, row(&[&day.join(" | ")])])
 }
 
-/// Medians of what a refresh costs, but for the mean of its CPU.
+/// Cost of a refresh: medians, and the mean of its CPU.
 struct Refresh {
     time: Duration,
     round_trips: u64,

@@ -1,5 +1,5 @@
-//! What the benchmarks share: a chain with a registry, servers that read it through a proxy that counts,
-//! timed requests, and what work costs.
+//! Parts that the benchmarks share: a chain with a registry, servers that read it through a counting proxy,
+//! timed requests, and the cost of work.
 
 pub(crate) use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ pub(crate) use serde_json::json;
 
 pub(crate) use crate::report::{head, medians, mib, millis, percentile, row, seconds};
 
-const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000]; // agents of the registries that the document has
+const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000]; // agents of the registries in `BENCHMARKS.md`
 pub(crate) const FILL: Duration = Duration::from_secs(1_800); // until an index is filled, or a change seen
-pub(crate) const SAMPLES: u64 = 9; // of which a median is shown
+pub(crate) const SAMPLES: u64 = 9; // of each median
 pub(crate) const CHANGES_A_DAY: u64 = 1_000;
 
 /// A registry on a chain, and the proxy through which servers read it.
@@ -34,7 +34,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// A chain whose registry has no agents.
+    /// Starts a chain with an empty registry, and the proxy.
     pub(crate) async fn start() -> Result<Self> {
         // Blocks of one second get times a second apart: an hour is room for all of them.
         let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
@@ -42,7 +42,7 @@ impl Lab {
         Ok(Self { registry: Synthetic { address: chain.contracts.registry }, chain, proxy, agents: 0 })
     }
 
-    /// From now on the registry is a synthetic one of so many agents.
+    /// Replaces the registry by a synthetic one with this many agents.
     pub(crate) async fn resize(&mut self, agents: u64) -> Result<()> {
         (self.registry, self.agents) = (Synthetic::deploy(&self.chain, agents).await?, agents);
         Ok(())
@@ -56,9 +56,9 @@ impl Lab {
             .var("RPC_TIMEOUT_SECONDS", 30)
     }
 
-    /// With an index that makes a snapshot.
+    /// Returns options with an index that makes a snapshot.
     pub(crate) async fn with_snapshot(&self) -> Result<WorkerOptions> {
-        // What is computed has no slots that could be proved.
+        // Computed agents have no storage slots to prove.
         let layout = Layout { code_hash: Some(self.code_hash().await?), ..Layout::AGENT_REGISTRY };
         let options = self.options().var("EVIDENCE_LAYOUT", serde_json::to_string(&layout)?);
         Ok(options.var("INDEX_SPOT_CHECKS", 0).var("INDEX", "durable-object"))
@@ -80,15 +80,15 @@ impl Lab {
         Ok(keccak256(self.chain.node.request::<Bytes>("eth_getCode", address).await?))
     }
 
-    /// Changes so many agents from that sample's part of the registry on: changes are spread over all of it.
+    /// Changes this many agents at the start of the sample's part: samples spread over the registry.
     pub(crate) async fn change(&self, sample: u64, changes: u64) -> Result<()> {
         let first = 1 + sample * (self.agents / SAMPLES);
         if changes > 0 { self.registry.toggle(&self.chain, first, changes).await } else { Ok(()) }
     }
 }
 
-/// Tables with a row for each of these numbers of agents, or of the document's: `measure` gives a row's other
-/// cells for each table.
+/// Makes tables with a row for each of these numbers of agents, by default [`SIZES`]; `measure` returns a
+/// row's other cells for each table.
 pub(crate) async fn by_size<const N: usize>(
     sizes: &[u64],
     columns: [&str; N],
@@ -105,14 +105,14 @@ pub(crate) async fn by_size<const N: usize>(
     Ok(tables.into())
 }
 
-/// A server of the lab, which is measured.
+/// A measured server of the lab.
 pub(crate) struct Target<'a> {
     pub(crate) lab: &'a Lab,
     pub(crate) server: Server,
     pub(crate) client: Client,
 }
 
-/// What work took: time, the server's CPU, and posts to the node.
+/// Cost of some work: time, the server's CPU, and posts to the node.
 pub(crate) struct Cost {
     pub(crate) time: Duration,
     pub(crate) cpu: Duration,
@@ -134,15 +134,15 @@ impl Target<'_> {
         Manifest::parse(&bytes).map_err(|error| anyhow!("{error:?}"))
     }
 
-    /// Rows that the index's object has read and written, and since when it counts.
+    /// Returns the rows that the index's object has read and written, and the time when its count began.
     pub(crate) async fn rows(&self) -> Result<[u64; 3]> {
         let rows = &self.client.get("/readyz").await.ok()["index"]["rows"];
         let [read, written, since] = ["read", "written", "since"].map(|name| rows[name].as_u64());
         read.zip(written).zip(since).map(|((read, written), since)| [read, written, since]).context("no rows")
     }
 
-    /// Rows read and written after an earlier count. An object that was idle may have been started anew, and
-    /// counts from 0.
+    /// Returns the rows read and written since an earlier count. An idle object may have been started anew,
+    /// and counts from 0.
     pub(crate) async fn rows_after(&self, before: [u64; 3]) -> Result<[u64; 2]> {
         let now = self.rows().await?;
         Ok(std::array::from_fn(|place| now[place] - if now[2] == before[2] { before[place] } else { 0 }))
@@ -155,7 +155,7 @@ impl Cost {
     }
 }
 
-/// Makes requests on so many connections, and returns each result with its time.
+/// Makes requests on this many connections, and returns each result with its time.
 pub(crate) async fn timed<R, T>(
     connections: usize,
     requests: impl IntoIterator<Item = R>,
@@ -169,12 +169,12 @@ pub(crate) async fn timed<R, T>(
     stream::iter(requests.into_iter().map(timed)).buffered(connections).try_collect().await
 }
 
-/// A client that keeps its connections; others open one for each request.
+/// Builds a client that keeps its connections open; others open one for each request.
 pub(crate) fn kept_alive() -> Result<reqwest::Client> {
     Ok(e2e::http::builder().pool_max_idle_per_host(CONNECTIONS).timeout(Duration::from_secs(30)).build()?)
 }
 
-/// The content of a good answer.
+/// Sends a request, and returns the content of a successful answer.
 pub(crate) async fn fetch(request: reqwest::RequestBuilder) -> Result<Vec<u8>> {
     Ok(request.send().await?.error_for_status()?.bytes().await?.into())
 }

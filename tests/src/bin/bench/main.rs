@@ -1,6 +1,6 @@
-//! What `cargo xtask bench` becomes: measures, and writes what it measured into `BENCHMARKS.md`.
+//! The program behind `cargo xtask bench`: measures, and writes the figures into `BENCHMARKS.md`.
 //!
-//! Each subject has a module that gives the tables of its section; the index and the snapshot have a row for
+//! Each subject has a module that makes the tables of its section; the index and the snapshot have a row for
 //! each size of a registry.
 
 mod api;

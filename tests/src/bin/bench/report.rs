@@ -7,7 +7,7 @@ use std::{fs, thread, time::Duration};
 use anyhow::{Context as _, Result};
 use e2e::{anvil::wall_clock, chain::time, repo};
 
-/// The day and the machine, before anything is measured.
+/// Describes the day and the machine, before anything is measured.
 pub(crate) fn origin() -> Result<String> {
     let (now, load) = (time(wall_clock()), fs::read_to_string("/proc/loadavg")?);
     let (day, load) = (now.split('T').next().context("a day")?, load.split(' ').next().context("a load")?);
@@ -19,8 +19,7 @@ pub(crate) fn write(command: &str, origin: &str, tables: &[String]) -> Result<()
     Ok(fs::write(&path, updated(fs::read_to_string(&path)?, command, origin, tables)?)?)
 }
 
-/// The document with another origin behind the command, and with these tables in place of those of the same
-/// heads.
+/// Replaces, in the document, the origin after the command, and the tables with the same heads as these.
 fn updated(mut document: String, command: &str, origin: &str, tables: &[String]) -> Result<String> {
     let line = format!("`{command}`, ");
     let heads = tables
@@ -34,19 +33,19 @@ fn updated(mut document: String, command: &str, origin: &str, tables: &[String])
     Ok(document)
 }
 
-/// The head of a table in Markdown, of columns separated by ` | `: the first is text, the others are figures.
+/// Makes a Markdown table's head from columns separated by ` | `: the first is text, the others are figures.
 pub(crate) fn head(columns: &str) -> String {
     format!("| {columns} |\n|---|{}\n", "---:|".repeat(columns.matches(" | ").count()))
 }
 
-/// A row of a table, which is also shown at once.
+/// Makes a row of a table, and prints it to standard error at once.
 pub(crate) fn row(cells: &[&dyn Display]) -> String {
     let row = cells.iter().map(|cell| format!("| {cell} ")).collect::<String>() + "|\n";
     eprint!("{row}");
     row
 }
 
-/// Milliseconds, to a hundredth below ten.
+/// Formats milliseconds, to a hundredth below ten, else to a tenth.
 pub(crate) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.1}") }
@@ -60,7 +59,7 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// The sample that so many of 100 do not exceed.
+/// Returns the percentile of samples; the default where there are none.
 pub(crate) fn percentile<T: Ord + Copy + Default>(percent: usize, samples: impl IntoIterator<Item = T>) -> T {
     let mut sorted = Vec::from_iter(samples);
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Verdicts from the snapshot: cold lookups without the chain, the memory they take, and what a day costs.
+//! Verdicts from the snapshot: cold lookups without the chain, their memory, and the cost of a day.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use crate::lab::*;
 
 const ENDPOINT: Duration = Duration::from_millis(80); // of the RPC endpoint, beside its work
 const OBJECT_MILLIS: u64 = 150; // to the index's object and back
-const COLD: u64 = 10_000; // wallets that are asked for once
+const COLD: u64 = 10_000; // wallets that are looked up once
 const UNREGISTERED: u64 = 500; // of them
 const WARM: usize = 5_000; // lookups in each of so many rounds
 const ROUNDS: usize = 5;
-const WARM_WALLETS: usize = 10_000; // hardly asked for twice under one manifest: each is derived from its shard
-const CACHED_WALLETS: usize = 1_000; // a cache in memory has room for their verdicts
+const WARM_WALLETS: usize = 10_000; // so many that few repeat under a manifest: each comes from its shard
+const CACHED_WALLETS: usize = 1_000; // few enough that memory caches all their verdicts
 const RANDOM: u64 = 100_000; // lookups while memory is measured
 const TTL_SECONDS: u64 = 15; // of verdicts while renewals are counted: a manifest is kept for a third of it
 const MANIFESTS_A_DAY: u64 = 4_320; // that a data centre gets: one for each 20 seconds
@@ -33,7 +33,7 @@ pub(crate) const COLUMNS: [&str; 3] = [
 pub(crate) async fn measure(lab: &Lab) -> Result<[String; 3]> {
     let options = lab.with_snapshot().await?;
     let by_snapshot = options.clone().var("KYA_TTL_SECONDS", TTL_SECONDS);
-    // The proxy is before the Worker's endpoint; the index has another.
+    // The proxy is before the Worker's endpoint; the index has an endpoint of its own.
     let distant = json!({ "millis": OBJECT_MILLIS, "settings": { "RPC_URL": lab.chain.node.url() } });
     let apart = json!({ "measured": true, "distant": distant });
     let target = lab.serve(Kind::Indexed, &by_snapshot, apart).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn measure(lab: &Lab) -> Result<[String; 3]> {
 }
 
 async fn cold(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
-    // Each once: the first one to ask pays for the shard.
+    // Each wallet is looked up once: the first lookup of a shard pays for it.
     let wallets: BTreeSet<Address> = (0..COLD)
         .map(|number| match number % (COLD / UNREGISTERED) {
             0 => Address::from_word(keccak256(number.to_be_bytes())),
@@ -84,15 +84,15 @@ async fn cold(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
     Ok(row(&[&cost.posts.len(), &touched, &fetched, &times.join(" | ")]))
 }
 
-/// A wallet of an agent, which looks random and is the same in every run.
+/// Returns a pseudorandom wallet of an agent, the same in every run.
 fn random_wallet(lab: &Lab, subject: &str, number: u64) -> Address {
     let hash = keccak256([subject.as_bytes(), &number.to_be_bytes()].concat());
     wallet(1 + u64::from_be_bytes(std::array::from_fn(|place| hash[place])) % lab.agents)
 }
 
-/// The CPU of a lookup with its shard in memory, and of a cached verdict.
+/// Measures the CPU of a lookup with its shard in memory, and of a cached verdict.
 async fn warm(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
-    // Neighbours by their place: few shards hold them all.
+    // Wallets with neighbouring places: few shards hold them all.
     let manifest = target.manifest().await?;
     let last = manifest.shards().iter().take(200).next_back().context("a shard")?.range;
     let is_near =
@@ -127,8 +127,8 @@ async fn day(target: &Target<'_>) -> Result<String> {
     Ok(row(&[&target.manifest().await?.shards().len(), &requests, &read, &written, &operations]))
 }
 
-/// One renewal of the manifest: after a change of that sample's agent, until its new verdict is there, or of
-/// nothing. Requests to the object, rows read and written, and operations on the cache.
+/// Counts the requests to the object, rows read and written, and cache operations of a renewal of the
+/// manifest: until the verdict of the sample's changed agent is there, or once without a change.
 async fn renewal(target: &Target<'_>, sample: u64, changes: u64) -> Result<[u64; 4]> {
     let lab = target.lab;
     let path = format!("/api/v1/kya/{}", wallet(1 + sample * (lab.agents / SAMPLES)));
@@ -149,7 +149,7 @@ async fn renewal(target: &Target<'_>, sample: u64, changes: u64) -> Result<[u64;
     bail!("a change was found by neither of two manifests")
 }
 
-/// Asks until the manifest has been renewed, and once more by that.
+/// Requests a path until the manifest has been renewed, and once more by the new one.
 async fn renewed(target: &Target<'_>, path: &str) -> Result<Asked> {
     let before = target.server.asked().await?.manifests;
     let is_renewed = async || {
@@ -161,7 +161,7 @@ async fn renewed(target: &Target<'_>, path: &str) -> Result<Asked> {
     target.server.asked().await
 }
 
-/// The verdict on each wallet, on as many connections as load has; the answers and their times.
+/// Looks up each wallet, on as many connections as load has; returns the answers and their times.
 async fn look_up(target: &Target<'_>, wallets: &[Address], source: &str) -> Result<Vec<(Answer, Duration)>> {
     let source = format!("source;desc=\"{source}\"");
     let verdict = async |wallet: &Address| {

@@ -1,9 +1,9 @@
-//! The world, simulated: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC
+//! A simulation of the world: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC
 //! call, and from a key-value store.
 //!
-//! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed
-//! stands in the constants. The cache of an instance, the ages of manifests and files, and the levels of
-//! segments above the shards are the Worker's and the index's.
+//! The times between regions are published ones, the prices those of Cloudflare's list; the constants hold
+//! the assumptions. The cache of an instance, the ages of manifests and files, and the levels of segments
+//! above the shards are the Worker's and the index's.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +13,7 @@ use lru::LruCache;
 
 use crate::report::{head, percentile, row};
 
-const DATA_CENTRES: usize = 300; // the busiest has the most lookups, the n-th an n-th of them
+const DATA_CENTRES: usize = 300; // the n-th busiest has an n-th of the busiest one's lookups
 const AGENTS: u64 = 1_000_000;
 const SHARDS: u64 = 4_096;
 const LEVELS: [u64; 4] = [1, 16, 256, SHARDS]; // files: the manifest's own segment, its parts, theirs, shards
@@ -69,7 +69,7 @@ pub(crate) fn tables() -> Vec<String> {
     vec![table(), anew]
 }
 
-/// The files that the changes of the second day make anew.
+/// Counts the files that the changes of the second day make anew.
 fn files_made_anew(changes: u64) -> String {
     let files = Files::changed_by(changes, &mut Random(changes));
     let times = files.versions.iter().skip(1).flatten().filter(|(since, _)| *since >= DAY);
@@ -97,8 +97,8 @@ impl Instance {
     }
 }
 
-/// What cold lookups took, how many found all their files in memory, all at the data centre, and some only at
-/// the object, and what all lookups cost.
+/// Times of cold lookups; counts of those with all files in memory, with all at the data centre, and with
+/// some only at the object; and the cost of all lookups.
 #[derive(Default)]
 struct Costs {
     millis: Vec<u32>,
@@ -114,15 +114,15 @@ impl Costs {
     }
 }
 
-/// The files of the snapshot, numbered through all levels, and when they change.
+/// The files of the snapshot, numbered through all levels, and the times of their changes.
 ///
-/// A changed wallet enters the widest segment, which is in the manifest. Of a segment with too many half go
-/// to its fullest parts, which have a new version then, and from the narrowest to the shards. What a lookup
-/// needs follows from the time of its manifest.
+/// A changed wallet enters the widest segment, which is in the manifest. A segment with too many wallets
+/// hands half of them down to its fullest parts, which then have a new version; the narrowest segments hand
+/// down to the shards. The time of a lookup's manifest decides which files it needs.
 struct Files {
-    /// When each file was made anew, ascending, and whether it has any wallets from then on.
+    /// Times at which each file was made anew, ascending, and whether it has wallets from then on.
     versions: Vec<Vec<(f64, bool)>>,
-    /// When each wallet entered the widest segment, and when it left it, ascending.
+    /// Times at which each wallet entered (`true`) or left the widest segment, ascending.
     recent: HashMap<u64, Vec<(f64, bool)>>,
 }
 
@@ -158,7 +158,7 @@ impl Files {
         Self { versions, recent }
     }
 
-    /// Takes out what a segment with too many wallets hands down.
+    /// Takes the wallets out of an overfull segment that it hands down, by part.
     fn handed_down(level: usize, segment: &mut BTreeSet<u64>) -> Vec<(usize, BTreeSet<u64>)> {
         if segment.len() <= PLACES_MAX {
             return Vec::new();
@@ -180,14 +180,14 @@ impl Files {
         parts.into_iter().take_while(is_taken).collect()
     }
 
-    /// The file of a level that holds a wallet's place.
+    /// Returns the file of a level that holds a wallet's place.
     fn file(level: usize, wallet: u64) -> usize {
         let before: u64 = LEVELS[..level].iter().sum();
         (before + wallet % SHARDS / (SHARDS / LEVELS[level])) as usize
     }
 
-    /// The files that a lookup by a manifest of this time needs, with their versions: the wallet's segment of
-    /// each level, if it has places, and its shard; none for a wallet that is in the manifest.
+    /// Returns the files, with versions, that a lookup by a manifest of this time needs: the wallet's segment
+    /// of each level, if it has places, and its shard; none for a wallet that is in the manifest.
     fn needed(&self, wallet: u64, at: f64) -> Vec<(usize, usize)> {
         let version = |file: usize| count_until(&self.versions[file], at);
         if self.recent.get(&wallet).is_some_and(|times| is_at(times, at)) {
@@ -198,7 +198,7 @@ impl Files {
         files.map(|file| (file, version(file))).collect()
     }
 
-    /// How many rows the object reads to make a file.
+    /// Returns the number of rows that the object reads to make a file.
     fn rows(file: usize) -> f64 {
         if file < Self::file(3, 0) { PLACES_MAX as f64 } else { AGENTS as f64 / SHARDS as f64 }
     }
@@ -208,12 +208,12 @@ fn count_until(times: &[(f64, bool)], at: f64) -> usize {
     times.partition_point(|(since, _)| *since <= at)
 }
 
-/// What the last of these times up to `at` says.
+/// Returns the flag of the last of these times up to `at`; `false` before the first.
 fn is_at(times: &[(f64, bool)], at: f64) -> bool {
     count_until(times, at).checked_sub(1).is_some_and(|last| times[last].1)
 }
 
-/// Two days of all data centres, of which the second counts: a row for each source of verdicts.
+/// Simulates two days of all data centres, and returns a row for the second by each source of verdicts.
 fn second_day(lookups: u64, changes: u64) -> String {
     let mut random = Random(lookups ^ changes);
     let files = Files::changed_by(changes, &mut random);
@@ -225,12 +225,12 @@ fn second_day(lookups: u64, changes: u64) -> String {
         let object = virginia + OBJECT;
         let instances = 0..(a_day / LOOKUPS_OF_AN_INSTANCE).ceil() as usize;
         let mut instances: Vec<_> = instances.map(|_| Instance::until(0.0)).collect();
-        // The data centre's cache: since when it has its manifest, each file's version, and each verdict.
+        // The data centre's cache: times of its manifest, its files with their versions, and its verdicts.
         let (mut kept_manifest, mut kept_files, mut kept_verdicts) =
             (f64::MIN, HashMap::<usize, (usize, f64)>::new(), HashMap::new());
         let mut at = random.exponential(DAY / a_day);
         while at < 2.0 * DAY {
-            // An agent's by its popularity, or one without an agent; its place says which files.
+            // The wallet of an agent by its popularity, or one without an agent; its hash decides its files.
             let wallet = Random(match random.below(UNREGISTERED) {
                 0 => AGENTS + random.below(u64::MAX - AGENTS),
                 _ => (random.unit() * (AGENTS as f64).ln()).exp() as u64,
@@ -247,7 +247,7 @@ fn second_day(lookups: u64, changes: u64) -> String {
             if instance.manifest + RENEWAL < at {
                 let has_expired = instance.manifest + MANIFEST < at;
                 if kept_manifest + RENEWAL < at {
-                    // The last third is for one request to renew it, after its answer.
+                    // In the last third of a manifest's time, one request renews it after its own answer.
                     millis += if has_expired && kept_manifest + MANIFEST < at { object } else { 0.0 };
                     costs.request(OBJECT_REQUEST);
                     kept_manifest = at;
@@ -256,7 +256,7 @@ fn second_day(lookups: u64, changes: u64) -> String {
                 }
                 instance.manifest = kept_manifest;
             }
-            // The missing files are asked for at once: the slowest one counts.
+            // The missing files are requested at once: the slowest one counts.
             let mut found = 0;
             for (file, version) in files.needed(wallet, instance.manifest) {
                 let is_current = |(kept, since): &(usize, f64)| *kept == version && since + FILE > at;
@@ -283,7 +283,7 @@ fn second_day(lookups: u64, changes: u64) -> String {
             at += random.exponential(DAY / a_day);
         }
     }
-    // All instances know all changed verdicts by the manifest; a store is written.
+    // Instances learn of changed verdicts by the manifest; a store needs a write for each.
     store.dollars += changes as f64 * STORE_WRITE;
     let manifest = LEVELS[1..].iter().sum::<u64>() as f64 + PLACES_MAX as f64;
     snapshot.dollars += changes as f64 * manifest * ROW;
@@ -300,7 +300,7 @@ fn second_day(lookups: u64, changes: u64) -> String {
     rows.concat()
 }
 
-/// Numbers that look random, the same in every run: SplitMix64.
+/// SplitMix64: pseudorandom numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
