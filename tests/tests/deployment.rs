@@ -64,10 +64,10 @@ async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
 #[test]
 fn systemd_accepts_every_line_of_the_unit_files() {
     let directory = tempfile::tempdir().unwrap();
-    // systemd checks that the program exists, and takes a path with a space apart.
+    // systemd checks that the program exists, and splits a path at a space.
     let program = directory.path().join("program");
     symlink(env::current_exe().unwrap(), &program).unwrap();
-    // Its drop-ins are verified with the unit, all together.
+    // The relayer's drop-ins are verified together with its unit.
     let drop_ins = "relayer-daemon/systemd/relayer-daemon.service.d";
     let copies = directory.path().join("relayer-daemon.service.d");
     fs::create_dir(&copies).unwrap();

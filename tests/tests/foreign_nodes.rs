@@ -1,12 +1,12 @@
-//! Nodes that others wrote, beside anvil with the same transactions: hardhat 3 (EDR), ganache, and hardhat 2
+//! Nodes of other projects, beside anvil with the same transactions: hardhat 3 (EDR), ganache, and hardhat 2
 //! on the EVM of EthereumJS at the hardfork berlin, before EIP-1559 and PUSH0. `tests/nodes` has them; this
-//! program installs them. Each node's words are told by `core/tests/engine`; here is that there are no
-//! others.
+//! program installs them. Their error messages are listed in `core/tests/engine`; these tests show that there
+//! are no others.
 //!
 //! 1. `deploy-contracts` deploys, and prints settings that work and no key; or refuses with the reason.
 //! 2. Every endpoint, with an index and without, answers the same as at anvil but for hashes and times, or
 //!    with a documented 501.
-//! 3. `/readyz` tells what the node gives; evidence is there exactly where proofs are.
+//! 3. `/readyz` lists the node's capabilities; there is evidence exactly where there are proofs.
 //! 4. A registration without gas is executed, or the relayer refuses to start with the reason.
 
 use alloy::primitives::{Address, Bytes};
@@ -29,9 +29,9 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 const MNEMONIC: &str = "test test test test test test test test test test test junk";
-/// The first account has deployed the contracts: its registry owns the second address that it makes.
+/// Index of the account that deploys the contracts.
 const DEPLOYER: usize = 0;
-/// A time of the past, for reports.
+/// A past time, for reports.
 const REPORTED: u64 = 1_700_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ async fn start(kind: Kind) -> (Process, String) {
     (process, url)
 }
 
-/// Runs `deploy-contracts`: the settings that it prints, or why it fails.
+/// Runs `deploy-contracts`; returns the three addresses that it prints, or the log of a failure.
 async fn deploy_contracts(url: &str) -> Result<[Address; 3], String> {
     let key = format!("{:#x}", dev_key(DEPLOYER).to_bytes());
     let deployment = Spawn::new("deploy", env!("CARGO_BIN_EXE_devnet"))
@@ -96,7 +96,7 @@ async fn deploy_contracts(url: &str) -> Result<[Address; 3], String> {
     }
 }
 
-/// The contracts, compiled to what an old chain runs, at the addresses that they have elsewhere.
+/// Deploys the contracts, compiled for an old chain, at the addresses that they have elsewhere.
 async fn deploy_for_berlin(url: &str) -> [Address; 3] {
     let compile = npm::installed("nodes").await.unwrap().join("compile.mjs");
     let mut node = tokio::process::Command::from(repo::command("node"));
@@ -105,14 +105,14 @@ async fn deploy_for_berlin(url: &str) -> [Address; 3] {
     let code = |name: &str| -> Bytes { codes[name].as_str().unwrap().parse().unwrap() };
     let provider = provider(url, dev_key(DEPLOYER)).unwrap();
     let create = async |name: &str, code: Bytes| create_from(&provider, name, code).await.unwrap();
-    // There is no forwarder, as OpenZeppelin's has no code for this chain.
+    // Another contract stands in for the forwarder: OpenZeppelin's does not compile for this chain.
     let forwarder = create("Multicall3", code("Multicall3")).await;
     let arguments = alloy::sol_types::SolValue::abi_encode(&forwarder);
     let registry = create("AgentRegistry", [&code("AgentRegistry")[..], &arguments].concat().into()).await;
     [registry, forwarder, create("Multicall3", code("Multicall3")).await]
 }
 
-/// The same few agents on any chain, in the same blocks.
+/// Registers the same few agents on any chain, in the same blocks.
 async fn seed(url: &str, registry: Address) {
     let agent = |id: u64, parent: u64| {
         registration_call(id, wallet(&format!("foreign {id}")).address(), "Übersetzung — 翻訳", parent)
@@ -165,7 +165,7 @@ async fn node(kind: Option<Kind>) -> Node {
     Node { url, contracts, multicall3, _process: process.into_iter().collect(), _anvil: anvil }
 }
 
-/// What is asked: of a Worker without an index, and of one with it.
+/// Returns the paths to request, from a Worker without an index and from one with it.
 fn questions() -> (Vec<String>, Vec<String>) {
     let kya = |id: u64| format!("/api/v1/kya/{}", wallet(&format!("foreign {id}")).address());
     let list = format!("{},{}", kya(1), kya(4).trim_start_matches("/api/v1/kya/"));
@@ -209,7 +209,7 @@ fn questions() -> (Vec<String>, Vec<String>) {
     (plain, indexed)
 }
 
-/// An answer without what differs from chain to chain: hashes of blocks and transactions, times, and URLs.
+/// Masks what differs between chains: hashes of blocks and transactions, times, and URLs.
 fn masked(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -246,12 +246,12 @@ async fn ask(client: &Client, paths: &[String]) -> Vec<(String, u16, Value)> {
     answers
 }
 
-/// All answers of a node.
+/// Returns all answers over a node, with the Worker that has no index.
 async fn answers(node: &Node) -> (Worker, Vec<(String, u16, Value)>) {
     let (plain, indexed) = questions();
     let options = WorkerOptions::new(&node.url, node.contracts.registry)
         .var("MULTICALL3_ADDRESS", node.multicall3)
-        // A lens in JavaScript takes its time on a busy machine.
+        // A lens call takes long on a node in JavaScript on a busy machine.
         .var("RPC_TIMEOUT_SECONDS", 20)
         .var("RPC_DEADLINE_SECONDS", 60);
     let worker = Worker::start(options.clone()).await.unwrap();
@@ -288,7 +288,7 @@ async fn check(kind: Kind) {
         "blockHash": takes_hashes, "proofs": !is_berlin, "logs": true, "finalized": !is_berlin, "batch": true,
     });
     assert_eq!(ready["node"], json!([gives]), "{kind:?}");
-    // Without proofs no range is given, for good, and the code says why.
+    // Without proofs ranges are never available, and the code gives the reason.
     let (_, status, range) = found.iter().find(|(path, ..)| path == "/api/v1/kya/range/0").unwrap();
     assert_eq!(*status == 501 && range["code"] == "NODE_LACKS_METHOD", is_berlin, "{kind:?}: {range}");
     let evidence = client.get(&format!("/api/v1/kya/{}?evidence=1", wallet("foreign 1").address())).await;

@@ -1,16 +1,16 @@
-//! The gate in a service's own process, by the package `agent-registry/gate`, beside the daemon.
+//! The gate in a service's own process, from the package `agent-registry/gate`, beside the daemon.
 //!
 //! 1. All cases of `tests/gate/cases.json` have one answer: of the daemon, of the adapter that asks a daemon,
 //!    and of the gate in process, with verdicts from the chain and from the read API, in Node 20, in Node 22,
 //!    and in workerd.
 //! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
 //!    node-redis and ioredis, shared with a daemon of the same prefix; and with a Durable Object.
-//!    What was signed before Redis was killed is not admitted again.
-//! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none; all together no
-//!    more than `chain.reads-per-second`, and nothing of a request stays behind in memory.
-//! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and
-//!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers,
-//!    nothing.
+//! Requests signed before Redis was killed are not admitted again.
+//! 3. A cold request takes one round trip to the chain, a warm or a forged one none; all together take no
+//!    more    than `chain.reads-per-second`, and no request leaves anything in memory.
+//! 4. Services on Hono, Express, Fastify and Fetch's `Request` admit requests that the package signs, once
+//!    and    unchanged, by a daemon and in process, and read only the gate's own headers; without a daemon's
+//!    answer    they admit none.
 
 use std::env;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ use registry_core::registry::well_known;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// What the cases need beside the documented `[policy.api]`.
+/// Policies that the cases need beside the documented `[policy.api]`.
 const POLICIES: &str = r#"
 [policy]
 long = { allow = ["provision"], longest-validity = 300, replayable = "elsewhere" }
@@ -52,7 +52,7 @@ elsewhere = { allow = ["provision"], origin = "https://other.example" }
 const ACCEPTING: Address = Address::repeat_byte(0xac);
 const REFUSING: Address = Address::repeat_byte(0xfe);
 
-/// A chain with an agent of each kind: compliant (`good`), suspended, and with code.
+/// Starts a chain with an agent of each kind, such as compliant (`good`), suspended, and with code.
 async fn chain() -> Result<Chain> {
     let chain = chain_of_one().await?;
     let coded = wallet("coded").address();
@@ -60,7 +60,7 @@ async fn chain() -> Result<Chain> {
     for (id, wallet) in wallets {
         chain.send(chain.owner(), registration_call(id, wallet, "guarded", 0)).await?;
     }
-    // Its liable person registers it.
+    // The liable person registers this agent.
     let own = registration_call(6, wallet("own").address(), "guarded", 0);
     chain.send(chain.owner(), registerAgentCall { haftungsperson: chain.owner(), ..own }).await?;
     let accepted = registration_call(7, wallet("accepted").address(), "guarded", 0);
@@ -73,10 +73,10 @@ async fn chain() -> Result<Chain> {
     Ok(chain)
 }
 
-/// The documented configuration of a daemon beside this proxy, with content, and all policies.
+/// Returns the documented configuration of a daemon beside this proxy, with content, and all policies.
 fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
-    // The liable persons of two agents: the one is only named, the other registered its agent.
+    // One liable person is only named, one only accepts its agent, and one registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
     let (person, owner) = (wallet("person").address(), chain.owner());
     let acme = format!("allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{owner}\"]\n");
@@ -86,14 +86,14 @@ fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     Ok(text + POLICIES + &liable)
 }
 
-/// The keys of the accounts that sign.
+/// Returns the keys of the accounts that sign.
 fn keys() -> Value {
     let names = ["good", "suspended", "new", "owner", "coded", "own", "accepted"];
     let keys = names.map(|name| (name.to_owned(), hex::encode_prefixed(wallet(name).to_bytes()).into()));
     Value::Object(keys.into_iter().collect())
 }
 
-/// The machine's own Node, and the project's, which is the newer one where the machine's is old.
+/// Prepares the machine's own Node, and the project's, which is newer where the machine's is old.
 fn nodes() -> [Command; 2] {
     let own = repo::root().join("target/tools/node/bin");
     let path = env::var_os("PATH").unwrap_or_default();
@@ -103,8 +103,7 @@ fn nodes() -> [Command; 2] {
     [machine, repo::command("node").into()]
 }
 
-/// Acceptances of the agent `accepted` by its liable person, as headers: one that holds, and some that do
-/// not.
+/// Makes acceptances of the agent `accepted` by its liable person, as headers: a valid one, and invalid ones.
 async fn acceptances(chain: &Chain) -> Result<Value> {
     let agent = chain.agents().await?.swap_remove(6);
     let now = wall_clock();
@@ -134,7 +133,7 @@ async fn acceptances(chain: &Chain) -> Result<Value> {
     }))
 }
 
-/// What a program of `tests/gate` prints, run by a Node with this setting.
+/// Runs a program of `tests/gate` by a Node with this setting, and returns the JSON that it prints.
 async fn run(with: &mut Command, program: &str, setting: &Value) -> Result<Value> {
     let program = repo::root().join("tests/gate").join(program);
     printed(with.arg(program).env("SETTING", setting.to_string())).await
@@ -167,7 +166,7 @@ async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
 async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
     let (chain, redis) = (chain().await?, Redis::start(&[]).await?);
     let table = format!("\n[redis]\nurl = \"{}\"\n", redis.url());
-    // Each instance reads once, before the copies come.
+    // Each instance reads once, before the copies arrive.
     let kept = configuration(Kind::Envoy, &chain)?.replace("[kya]", "[kya]\ncache-seconds = 3600");
     let configured = configuration(Kind::Nginx, &chain)? + &table;
     let daemon = start_with_redis(async || Gate::start(&configured).await).await?;
@@ -212,7 +211,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
     let unread = "signature_verification_unavailable";
     let withheld = ["content_too_long", "content_incomplete"];
     let answered = withheld.map(|code| json!([code, well_known::PATH, ""]));
-    // Under the policy that observes, the long one has headers of the gate's own, too.
+    // Under the observing policy, the long request also has headers with the gate's names.
     let passed_on = ["reserved_header", "content_incomplete"].map(|code| json!([code, null, null]));
     for (name, expected) in [
         ("reads", json!([[200, 1], [200, 0], ["bad_signature", 0], [200, 1], [200, 1]])),
@@ -285,7 +284,7 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
                 ("unsigned GET with content", 401, "signature_missing"),
                 // A URL has no dot segments.
                 ("traversal", if is_url { 401 } else { 400 }, "reason"),
-                // In process it is known that no content makes the signature right.
+                // The gate in process knows that no content makes the signature valid.
                 ("long", if gate == daemon.url() { 413 } else { 401 }, "reason"),
             ] {
                 let outcome = &printed[framework][name];
@@ -306,7 +305,7 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
                 }
             }
         }
-        // No daemon answers, or something else at its address.
+        // No daemon answers, or another server at its address does.
         let refused = json!({ "admitted": false, "status": 503 });
         assert_eq!(printed["away"], json!([refused, refused]));
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));

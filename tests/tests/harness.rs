@@ -1,7 +1,7 @@
-//! The harness itself, on a real node: what the other tests stand on.
+//! The harness itself, on a real node: the base of the other tests.
 //!
-//! 1. Each fault does to the client, and to the node, what it says.
-//! 2. Transactions that come at once, in any order, are all mined.
+//! 1. Each fault has its documented effect on client and node.
+//! 2. Transactions that arrive at once, in any order, are all mined.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Longer than any answer takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Posts a JSON-RPC body; `None` when the connection ends without an answer, or none comes within that time.
+/// Posts a JSON-RPC body; returns `None` where the connection ends without an answer, or none comes in time.
 async fn post(proxy: &Proxy, body: &Value, within: Duration) -> Option<(u16, String)> {
     let response = http::client(within).post(proxy.url()).json(body).send().await.ok()?;
     Some((response.status().as_u16(), response.text().await.ok()?))
@@ -27,7 +27,7 @@ fn call(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A transfer; the sender's nonce counts those that the node took.
+/// Sends a transfer; the sender's nonce counts those that the node accepted.
 async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
     let params = json!([{"from": dev_account(5), "to": dev_account(6), "value": "0x1"}]);
     post(proxy, &call(1, "eth_sendTransaction", params), within).await
@@ -37,7 +37,7 @@ async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
 async fn each_fault_does_what_it_says() {
     let node = Anvil::start(AnvilOptions::default()).await.unwrap();
     let proxy = Proxy::start(node.url()).await.unwrap();
-    // The fault; whether the node does what it was asked; the client's answer: status, and a word of it.
+    // The fault; whether the node carries out the call; the status and a word of the client's answer.
     for (fault, done, answer) in [
         (Fault::status(429), false, Some((429, "http 429"))),
         (Fault::Garbage("<html>".into()), false, Some((200, "<html>"))),
@@ -69,7 +69,7 @@ async fn each_fault_does_what_it_says() {
     assert!(transfer(&proxy, LONG).await.unwrap().1.contains("result"), "healed");
 }
 
-/// Anvil alone leaves some of them in its pool for ever.
+/// Anvil by itself leaves some of them in its pool for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_that_come_at_once_are_all_mined() {
     let node = Anvil::start(AnvilOptions::default()).await.unwrap();

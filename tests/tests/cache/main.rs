@@ -1,14 +1,14 @@
-//! The caches, in an instance's memory and in the data centre. What a cache keeps, and for how long, is told
-//! by `core/src/host/shared_reads`; here is what the runtime makes of it.
+//! The caches, in an instance's memory and in the data centre, in the real runtime. What a cache keeps, and
+//! for how long, is tested in `core/src/host/shared_reads`.
 //!
 //! 1. A second call reaches no RPC, in whatever spelling, and has its age; a client that has the answer gets
-//!    304. What is never stored is read each time.
-//! 2. Errors that may pass are not stored.
+//!    304. Answers that are never stored are read each time.
+//! 2. Temporary errors are not stored.
 //! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints.
 //!    A cache of the data centre that does not answer holds up no request for long.
-//! 4. Concurrent requests are one read, also where nothing is stored, and where the first client leaves. A
-//!    lost reader and a silent index object cost seconds, clients that leave no memory, what cannot be no
-//!    calls.
+//! 4. Concurrent requests share one read, also where nothing is stored, and where the first client leaves. A
+//!    lost reader or a silent index object costs seconds. Clients that leave take up no memory. Requests for
+//!    impossible blocks take no calls.
 //! 5. Answers about the whole registry are made from one scan, and agree with one another.
 //! 6. An entry that is requested all the time is renewed before it expires, and no request waits.
 
@@ -36,23 +36,23 @@ use tokio::sync::MutexGuard;
 
 const CROWD: usize = 100;
 
-/// The stage with the documented TTLs.
+/// A stage with the documented TTLs.
 struct Scene {
     stage: Stage,
     showcase: Showcase,
-    /// No test has asked for an agent above this one.
+    /// Highest agent id that `cold_agent` has given out.
     asked: AtomicU64,
 }
 
 impl Scene {
-    /// An agent that no test has asked for: every answer about it is cold.
+    /// Returns the path of an agent that no test has requested yet: every answer about it is cold.
     fn cold_agent(&self) -> String {
         let id = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         assert!(id <= self.showcase.total, "the showcase has too few agents");
         format!("/api/v1/agent/{id}")
     }
 
-    /// A proxy and a Worker of its own on the same chain.
+    /// Starts another proxy and Worker on the same chain.
     async fn another(&self, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> (Proxy, Worker) {
         let proxy = Proxy::start(self.stage.chain.node.url()).await.unwrap();
         let options = WorkerOptions::new(proxy.url(), self.stage.chain.contracts.registry);
@@ -61,7 +61,7 @@ impl Scene {
     }
 }
 
-/// The scene, for one test at a time: they count.
+/// Takes the fixture for one test at a time, since the tests count requests.
 async fn documented() -> (MutexGuard<'static, ()>, &'static Scene) {
     static SCENE: Exclusive<Scene> = Exclusive::empty();
     let start = async || {
@@ -106,7 +106,7 @@ async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
             let answer = stage.client.get(path).await;
             (answer.number("age") > first.number("age")).then_some(answer)
         });
-        // It counts from when the answer was made (RFC 9111), and Age says when that was.
+        // `max-age` counts from the time when the answer was made (RFC 9111), which `Age` gives.
         let control = format!("public, max-age={seconds}");
         let older = older.await.unwrap();
         assert_eq!([&first, &older].map(|answer| answer.header("cache-control")), [&control; 2]);
@@ -131,7 +131,7 @@ async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
             assert_eq!((asked, answer.header("cache-control")), (1, "no-store"), "{path}");
         }
     }
-    // An error that may pass ends with its cause.
+    // A temporary error ends with its cause.
     let path = "/api/v1/agents?limit=9";
     stage.proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
     let failed = stage.client.get(path).await;
@@ -147,7 +147,7 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
     let (chain, state) = (&scene.stage.chain, TempDir::new().unwrap());
     let proxy = Proxy::start(chain.node.url()).await.unwrap();
     let (path, port) = ("/api/v1/agents?limit=7", free_port().unwrap());
-    // What the cache says, and how many posts the answer took, by a new instance with this URL.
+    // The answer's `X-Cache` and number of posts, from a new instance with this URL.
     let ask = async |key: &str| {
         let url = format!("{}/{key}", proxy.url());
         let options = WorkerOptions::new(&url, chain.contracts.registry);
@@ -156,7 +156,7 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
         proxy.reset();
         let answer = worker.client().get(path).await;
         answer.ok();
-        // Each is of the documents' format: a Worker of another one has entries of its own.
+        // Entries carry the documents' format: a Worker with another format has entries of its own.
         let of_format = format!("/{FORMAT}/");
         let is_entry = |key: &String| key.ends_with(path) && key.contains(&of_format);
         let stored = async || cached_keys(state.path()).iter().any(is_entry);
@@ -196,12 +196,12 @@ async fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
         let answers = at_once(&stage.client, path).await;
         let (posts, seconds) = (stage.proxy.posts(), began.elapsed().as_secs());
         println!("{CROWD} cold requests at once for {path}: {posts} RPC posts in {seconds} s");
-        // What is not stored is read once more, for the requests that came during the first read. Each read
-        // takes a second; on a busy machine the requests do not all arrive within the first.
+        // An answer that is not stored is read once more, for the requests that arrived during the first
+        // read. Each read takes a second; on a busy machine the requests do not all arrive within the first.
         assert!(posts == 1 || !is_stored && posts as u64 <= seconds, "{path}: {posts} posts in {seconds} s");
         for answer in &answers {
             answer.ok();
-            // Of them all, the head's age alone moves with the clock.
+            // Only the head's age in `/readyz` moves with the clock.
             assert!(answer.text == answers[0].text || path == "/readyz", "{path}: {}", answer.text);
         }
         stage.proxy.heal();
@@ -221,7 +221,7 @@ async fn a_client_that_goes_away_takes_nothing_from_the_others() {
     let waiter = leaving("a-waiter-leaves").await;
     let mut half_closed = leaving("says-no-more-and-listens").await;
     half_closed.shutdown().await.unwrap();
-    // It came before this request did.
+    // The waiter's request arrived before this one.
     stage.client.get("/livez").await.ok();
     drop((reader, waiter));
     stage.client.get(&path).await.ok();
@@ -236,12 +236,12 @@ async fn a_client_that_goes_away_takes_nothing_from_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not_the_answer() {
-    /// Shorter than the client's patience: a busy machine has all the time. Without these readers' leases the
-    /// others would have errors.
+    /// Shorter than the client's time-out, with time for a busy machine. Without leases on these lost
+    /// readers, the other requests would fail.
     const MOST: Duration = Duration::from_secs(50);
-    /// A third of it is what a silent object costs, which is more than [`KNOWN_SILENT`].
+    /// A silent object costs a third of this, which is more than [`KNOWN_SILENT`].
     const DEADLINE_SECONDS: u64 = 45;
-    /// What a request may take while the object is known to be silent, for ten seconds.
+    /// Limit of a request's time while the object is known to be silent, which is for ten seconds.
     const KNOWN_SILENT: Duration = Duration::from_secs(12);
     let (_turn, scene) = documented().await;
     let (stage, verdict, agent) = (&scene.stage, kya("kyoto"), scene.cold_agent());
@@ -268,7 +268,7 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
     let distant =
         |millis: u64| json!({ "losesReaders": true, "distant": { "millis": millis, "settings": {} } });
     let later_rounds = Rule::any(Fault::Hang).containing("blockhash");
-    // Where readers are lost, of which routes, in how many posts; 0: while the object is asked.
+    // Where readers are lost, of which routes, and in how many posts; 0 means while the object is asked.
     for (place, kind, workerd, rule, lost, posts) in [
         ("first round", Kind::Worker, lost.clone(), Some(Rule::any(Fault::Hang)), &routes[..], 10),
         ("later round", Kind::Worker, lost, Some(later_rounds), &routes[7..], 4),
@@ -334,7 +334,7 @@ async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
         server.client().get(&path).await.ok();
         taken.push(server.wasm_memory().await.unwrap());
     }
-    // The first rounds fill what the instance keeps. Each of these requests would take 2.2 KiB.
+    // The first rounds fill the instance's caches. A leak of each of these requests would take 2.2 KiB.
     assert!(taken[3] <= taken[1] + 128 * 1024, "{taken:?}");
 }
 
@@ -357,7 +357,7 @@ async fn all_pages_of_an_agents_revenue_are_cut_from_one_read() {
 async fn what_cannot_be_is_asked_for_once_in_five_seconds() {
     let (_turn, scene) = documented().await;
     let (stage, agent) = (&scene.stage, scene.cold_agent());
-    // By a verdict, the instance knows of the newest block.
+    // A verdict tells the instance the newest block.
     stage.client.get(&kya("kyoto")).await.ok();
     let near = format!("{agent}?block=9000");
     let (asked, answer) = posts(stage, &near).await;
@@ -368,7 +368,7 @@ async fn what_cannot_be_is_asked_for_once_in_five_seconds() {
         answer.failed(404, "BLOCK_NOT_AVAILABLE");
         assert_eq!(asked, 0, "{path}");
     }
-    // So is a scan that fails, and those who wait for it are no hits.
+    // The same holds for a scan that fails, and requests that wait for it are no hits.
     let (proxy, worker) = scene.another(|options| options).await;
     proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
     let client = worker.client();
@@ -401,7 +401,7 @@ async fn all_pages_of_the_registry_are_made_from_one_scan_and_agree_with_it() {
     let revenue = client.get("/api/v1/revenue/aggregate").await.ok();
     assert_eq!(revenue["byCurrency"], stats["totalRevenue"]);
     assert_eq!(proxy.posts(), 2, "the scan is there");
-    // So is a wallet's past, in one round trip.
+    // A wallet's past comes from the scan as well, with one round trip for the verdict.
     assert_eq!(client.get(&kya("smuggler")).await.ok()["registration"], "former");
     assert_eq!(proxy.posts(), 3);
 }
@@ -418,7 +418,7 @@ async fn an_answer_asked_for_all_the_time_is_renewed_before_its_end_and_no_reque
         let paused = std::mem::replace(&mut asked, Instant::now()).elapsed();
         let answer = client.get(&path).await;
         let is_hit = answer.header("x-cache") == "HIT";
-        // A machine that stands still for the last tenth of the TTL lets it end.
+        // A machine that stands still for the last tenth of the TTL lets the entry expire.
         assert!(is_hit || paused > TTL / 10, "age {}, {paused:?}", answer.header("age"));
         assert!(answer.number("age") <= TTL.as_secs(), "never beyond its time");
         read.push(checked(&answer));

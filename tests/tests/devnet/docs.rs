@@ -1,5 +1,5 @@
-//! The documentation as its readers follow it: links lead somewhere, every page is near the README, the tests
-//! that it names are there, and the commands and the Python package's example work on `cargo xtask dev`.
+//! The documentation as its readers follow it: no link is broken, every page is near the README, the tests
+//! that it names exist, and the commands and the Python package's example work on `cargo xtask dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use e2e::kya::Kya;
 use e2e::process::output;
 use e2e::{repo, seed, signers};
 
-/// The path below the repository's root, without `..`.
+/// Resolves `.` and `..` in a path below the repository's root.
 fn tidy(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut tidy, part| {
         match part {
@@ -22,7 +22,7 @@ fn tidy(path: &Path) -> PathBuf {
     })
 }
 
-/// A page's text without its blocks of code, and those spans of code that would look like links.
+/// Returns a page's text without its blocks of code.
 fn prose(text: &str) -> String {
     let mut in_block = false;
     let is_prose = |line: &&str| {
@@ -33,13 +33,13 @@ fn prose(text: &str) -> String {
     text.lines().filter(is_prose).collect::<Vec<_>>().join("\n")
 }
 
-/// The targets of a page's links and pictures.
+/// Returns the targets of a page's links and pictures, without URLs.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_owned()).filter(|target| !target.contains("://")).collect()
 }
 
-/// A heading's anchor, as GitHub makes it.
+/// Makes a heading's anchor as GitHub does.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars()
@@ -61,7 +61,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The paths of all documents, from the repository's root.
+/// Lists the paths of all documents, from the repository's root.
 fn documents() -> Vec<PathBuf> {
     let root = repo::root();
     let mut git = process::Command::new("git");
@@ -73,7 +73,7 @@ fn documents() -> Vec<PathBuf> {
     listed.lines().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect()
 }
 
-/// The names of a test program's files, and of the functions and modules in them.
+/// Lists the names of a test program's files, and of the functions and modules in them.
 fn names(path: &Path) -> Vec<String> {
     if path.is_dir() {
         return fs::read_dir(path).unwrap().flat_map(|entry| names(&entry.unwrap().path())).collect();
@@ -101,7 +101,7 @@ fn each_test_that_a_page_names_is_there() {
             let is_it = |path: &&PathBuf| path.file_stem().is_some_and(|stem| stem == program);
             let names: Vec<String> = programs.iter().filter(is_it).flat_map(|path| names(path)).collect();
             assert!(!names.is_empty(), "{}: {command}", page.display());
-            // Words in capitals are the reader's, or of tests in JavaScript.
+            // Words in capitals are placeholders, or filters of tests in JavaScript.
             let is_name = |word: &&str| !word.starts_with('-') && word.contains(char::is_lowercase);
             if let Some(word) = words.split_whitespace().find(is_name) {
                 let mut parts = word.split("::");
@@ -140,7 +140,7 @@ fn every_link_leads_somewhere_and_every_page_is_two_links_from_the_readme() {
     let near: BTreeSet<_> = first.iter().chain(second).collect();
     let far: Vec<_> = pages.keys().filter(|page| page.starts_with("docs") && !near.contains(page)).collect();
     assert!(far.is_empty(), "more than two links away: {far:#?}");
-    // From the first screen: the doors.
+    // The README's first screen links to the entry point of each task.
     let readme = &pages[Path::new("README.md")];
     let doors = &readme[..readme.find("## Two commands").unwrap()];
     for (task, link) in [
@@ -156,13 +156,13 @@ fn every_link_leads_somewhere_and_every_page_is_two_links_from_the_readme() {
     assert!(check < text.find("## Two commands").unwrap(), "check a wallet from a shell");
 }
 
-/// The blocks of code of a language.
+/// Returns the blocks of code of a language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// Commands that do not run here: their page, how the block begins, and the reason.
+/// Commands that do not run here: their page, the beginning of the block, and the reason.
 const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
     ("docs/admission-records.md", "cargo run -p kya -- verify record", "needs records: `kya_gate`"),
@@ -184,8 +184,8 @@ const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("docs/testing.md", "for i in 1 2", "loads the machine"),
 ];
 
-/// What readers put in for themselves: the page, what it says, and theirs. Time and the terminal are theirs,
-/// too.
+/// Replacements that readers make: the page, its text, and the replacement. Interrupting a command counts as
+/// one, too.
 const THEIRS: [(&str, &str, &str); 8] = [
     (
         "docs/api.md",
@@ -212,8 +212,8 @@ const THEIRS: [(&str, &str, &str); 8] = [
     ("docs/liable-person.md", "--registry 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23", "--registry REGISTRY"),
 ];
 
-/// Runs the commands of README and docs on what `dev` has started: those of docs in the directory of the
-/// agent that docs/kya.md registers, those of the README, which registers another, in a directory of its own.
+/// Runs the commands of README and docs against the running `dev`: those of docs in the directory of the
+/// agent that docs/kya.md registers, those of the README, with another agent, in a directory of their own.
 pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded: &str, registry: &str) {
     let root = repo::root();
     let wallet = seed::wallet("kyoto").address().to_string();
@@ -275,8 +275,8 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
     }
 }
 
-/// Runs the Python package's example: from two fresh keys to a request that the guarded service admits. What
-/// it prints.
+/// Runs the Python package's example, from two fresh keys to a request that the guarded service admits;
+/// returns its output.
 pub(crate) async fn python_example(relayer: &str, registry: &str, service: &str) -> String {
     let page = fs::read_to_string(repo::root().join("python/README.md")).unwrap();
     let values = [("RELAYER_URL", relayer), ("REGISTRY", registry), ("SERVICE_URL", service)];

@@ -1,11 +1,11 @@
-//! What `cargo xtask dev` and `cargo xtask deploy-contracts` become, as a person meets it.
+//! `cargo xtask dev` and `cargo xtask deploy-contracts` as their users see them.
 //!
-//! 1. `dev` comes up, its curl lines give documents, the commands of README and docs and the Python package's
+//! 1. `dev` starts, its curl lines return documents, the commands of README and docs and the Python package's
 //!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and
 //!    nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
-//! 3. The key of `deploy-contracts` comes from the environment and goes nowhere. What it deploys works:
-//!    `foreign_nodes`.
+//! 3. The key of `deploy-contracts` comes from the environment and is never shown. That its contracts work is
+//!    tested in `foreign_nodes`.
 
 mod docs;
 mod python_package;
@@ -45,7 +45,7 @@ async fn all_gone(processes: &BTreeSet<u32>) {
     }
 }
 
-/// What the introduction says of `what`.
+/// Returns the value that the introduction prints for `what`.
 fn printed(dev: &Process, what: &str) -> String {
     let log = dev.log();
     let said =

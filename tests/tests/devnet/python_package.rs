@@ -1,5 +1,5 @@
-//! The package of `python/`, as its users install it. Its requests, tokens and registrations meet the real
-//! gate, Worker and relayer in `kya_gate` and in [`crate::docs`].
+//! The package of `python/` as its users install it. Its requests, tokens and registrations are tested
+//! against the real gate, Worker and relayer in `kya_gate` and in [`crate::docs`].
 
 use std::fs;
 
@@ -28,7 +28,7 @@ async fn it_is_typed_runs_on_its_oldest_python_and_its_wheel_has_what_it_needs()
         .filter_map(|entry| entry.unwrap().path().to_str().map(str::to_owned));
     let wheel = wheels.into_iter().find(|path| path.ends_with(".whl")).expect("a wheel");
     let mut python = signers::with_package().await.unwrap();
-    // From the wheel alone, which marks its types.
+    // Python loads the package from the wheel alone, which marks its types.
     let load =
         "import agent_registry as a, pkgutil; pkgutil.get_data(a.__name__, 'py.typed'); print(a.__file__)";
     python.env("PYTHONPATH", &wheel).args(["-c", load]);

@@ -1,9 +1,9 @@
 //! Answers about the whole registry, and lineages, of the newest block.
 //!
-//! workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a reorganisation
-//! too: its answers are those of a scan, and words are searched in workerd's SQLite. Questions that need the
-//! index say how far it is, or that it does not answer. Where the chain does not answer there is an error,
-//! not a stale answer.
+//! workerd is killed in the middle of the fill and of a refresh; the next process goes on, also after a
+//! reorganisation: its answers are those of a scan, and searches run in workerd's SQLite. Requests that need
+//! the index report its progress, or that it does not answer. Where the chain does not answer there is an
+//! error, not a stale answer.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 
 use crate::{DETAILED, PATIENCE, PERSON, Turn, index_status, register, suspend};
 
-/// Another Worker without an index, which answers from scans of the registry.
+/// Starts another Worker without an index, which answers from scans of the registry.
 async fn scanning(stage: &Stage) -> Worker {
     stage.another(|options| options.unset("INDEX")).await.unwrap()
 }
 
-/// Holds the answers of the index against those of a scan.
+/// Compares the answers of the index with those of a scan.
 async fn check_all(stage: &Stage, scanning: &Worker) {
     let scanning = scanning.client();
     let page = "/api/v1/agents/compliance?limit=15";
@@ -47,8 +47,8 @@ async fn check_all(stage: &Stage, scanning: &Worker) {
     check_searches(stage).await;
 }
 
-/// Holds searches, which only the index has, against the contract's records. Words are found in any order and
-/// by the beginning of the last one; they are no operators.
+/// Compares searches, which only the index has, with the contract's records. Words match in any order, the
+/// last one by its beginning, and are never operators.
 async fn check_searches(stage: &Stage) {
     let agents = stage.chain.agents().await.unwrap();
     for (words, scope) in
@@ -66,14 +66,14 @@ fn ids_in(list: &Value) -> Vec<u64> {
     list.as_array().unwrap().iter().map(|item| item["agentId"].as_u64().unwrap()).collect()
 }
 
-/// Whether an answer says to come again, for this reason.
+/// Checks that an answer asks for a later retry, for this reason.
 fn is_not_there_yet(answer: &Answer, reason: &str) {
     let error = answer.failed(503, "INDEXING");
     assert!(error.starts_with(reason), "{error}");
     assert_eq!(answer.header("retry-after"), "10");
 }
 
-/// Asks for detailed statistics, and waits until that has reached the chain.
+/// Requests detailed statistics, and waits until the request has reached the chain.
 async fn ask(stage: &Stage) -> JoinHandle<Answer> {
     let posts = stage.proxy.posts();
     let client = stage.client.clone();
@@ -87,7 +87,7 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
     let mut stage = Turn::with(|options| options.ttl(0)).await;
     let scanning = scanning(&stage).await;
     let path = format!("/api/v1/liable/{PERSON}");
-    // Without what it has stored, the index is filled anew.
+    // Without its stored state, the index is filled anew.
     stage.kill_index();
     fs::remove_dir_all(stage.index_state()).unwrap();
     stage.restart_index().await.unwrap();
@@ -103,7 +103,7 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
         stage.proxy.heal();
         let _ = question.await;
         is_not_there_yet(&stage.client.get(&path).await, "The index of the registry does not answer.");
-        // The chain goes on meanwhile, another way.
+        // The chain goes on meanwhile, on another branch.
         let chain = &stage.chain;
         chain.node.reorganise(depth).await.unwrap();
         let agent = register(chain, &format!("meanwhile {depth}"), "Number of then", 1).await;

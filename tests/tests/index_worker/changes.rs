@@ -1,8 +1,8 @@
 //! Changes of verdicts as a stream of events. Cursors that outlast an index's process are in
 //! [`store`](crate::store).
 //!
-//! 1. A client receives changes as they come, and goes on with the last id after the stream's end; while the
-//!    chain does not answer, the stream says so.
+//! 1. A client receives changes as they happen, and resumes from the last id after the stream's end; while
+//!    the    chain does not answer, the stream says so.
 //! 2. A client has a limit of open streams, and room again when one ends.
 
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::{PATIENCE, Turn, filled, is_listed, reactivate, register, suspend};
 
-/// A client of a stream, which comes back when it ends.
+/// A client of a stream, which reconnects when the stream ends.
 struct Follower {
     url: String,
     last_id: Option<String>,
     stream: Option<Response>,
     text: String,
-    /// How often it came back.
+    /// Number of streams that have ended.
     returns: u32,
 }
 
@@ -33,7 +33,7 @@ impl Follower {
         Self { url, last_id: None, stream: None, text: String::new(), returns: 0 }
     }
 
-    /// The next block of lines: an event, or a comment. A refusal to open the stream is a block, too.
+    /// Waits for the next block of lines: an event, a comment, or the refusal to open the stream.
     async fn block(&mut self) -> String {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -82,7 +82,7 @@ impl Follower {
         }
     }
 
-    /// The next change, which is one of this agent to this status.
+    /// Waits for the next change, and checks that it is one of this agent to this status.
     async fn change_to(&mut self, id: u64, status: &str) -> Value {
         let event = self.until(|_, block| block.contains("event: change\n")).await;
         let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
@@ -111,7 +111,7 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
         follower.until(|follower, _| follower.returns > returns).await;
     }
 
-    // A client that has gone takes nothing with it.
+    // A client that leaves does not affect the others.
     drop(Follower::new(&stage.client).block().await);
     stage.proxy.inject(Rule::any(Fault::Refuse));
     follower.until(|_, block| block.contains("RPC_UNAVAILABLE")).await;
@@ -122,7 +122,7 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_ended() {
-    // A slot of a stream that is silent expires after 71 seconds, and a stream ends after five minutes.
+    // The slot of a silent stream expires after 71 seconds, and a stream ends after five minutes.
     let stage = Turn::with(|options| options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)).await;
     filled(&stage.client).await;
     let path = "/api/v1/changes?since=now";

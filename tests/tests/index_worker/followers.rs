@@ -1,10 +1,10 @@
-//! Programs that follow the registry by what the Worker serves: the gate by the changes, and a local copy by
-//! the snapshot.
+//! Programs that follow the registry through the Worker: the gate by `/changes`, and a local copy by the
+//! snapshot.
 //!
 //! 1. A gate refuses an agent as soon as `/changes` announces its suspension.
-//! 2. A `LocalKya` has the API's verdicts without the API, and a suspension with its next update. Downloads
-//!    come compressed. How long it gives them: `kya-local/tests`.
-//! 3. What the chain says otherwise is found by a spot check, with the evidence.
+//! 2. A `LocalKya` gives the API's verdicts without the API, and a suspension after its next update.
+//!    Downloads    are compressed. For how long it gives verdicts is in `kya-local/tests`.
+//! 3. A spot check finds a contradiction of the chain, with the evidence.
 
 use alloy::primitives::{Address, B256};
 use e2e::anvil::CHAIN_ID;
@@ -28,7 +28,7 @@ async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
     // The index reads the chain each second while a stream is open.
     let stage = Turn::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "guarded", "guarded", 0).await;
-    // Its registration, and all before it, is no change that is still announced.
+    // From here on `/changes` announces neither this registration nor anything before it.
     is_listed(&stage, id).await;
     let registry = stage.chain.contracts.registry.to_string();
     let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
@@ -47,7 +47,7 @@ async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
     let before = metric(changes).await;
     suspend(&stage.chain, id).await;
     wait_until("announced", PATIENCE, async || metric(changes).await > before).await;
-    // From then on no request is admitted: the first one is refused.
+    // The first request after the announcement is refused already.
     let answer = ask().await;
     assert!(answer.status == 403 && answer.body.contains("SUSPENDED"), "{answer:?}");
     reactivate(&stage.chain, id).await;
@@ -61,7 +61,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
     let (name, registry) = ("held locally", stage.chain.contracts.registry);
     let id = register(&stage.chain, name, "held", 0).await;
     let held = seed::wallet(name).address();
-    // An instance that can be killed.
+    // This instance can be killed.
     let mut worker: Worker = stage.another(|options| options).await.unwrap();
     has_snapshot(&worker.client()).await;
     let url = worker.url().to_owned();
@@ -76,7 +76,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
     let local = LocalKya::open(options).unwrap();
     let is_held = |decision| local.kya(held).is_ok_and(|verdict| verdict.decision == decision);
     let update = async || match local.update().await {
-        // On a busy machine the object was late: the next update has it.
+        // On a busy machine the object was late: the next update succeeds.
         Err(Error::Refused { status: 503, .. }) => {}
         updated => {
             updated.unwrap();
@@ -90,7 +90,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
     for wallet in (1..=30).map(wallet).chain([held, Address::repeat_byte(1)]) {
         let verdict = serde_json::to_value(local.kya(wallet).unwrap()).unwrap();
         let verdict = without(verdict, &["asOf", "checkedAt"]);
-        // The chain's, which a late object leaves the API with, may lack the past.
+        // Where the object is late, the API's verdict is the chain's, which may lack the past.
         wait_until("the API's verdict", PATIENCE, async || {
             let expected = worker.client().get(&format!("/api/v1/kya/{wallet}")).await.ok();
             without(expected, &["asOf", "checkedAt"]) == verdict
@@ -109,7 +109,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
         assert!(matches!(check, SpotCheck::Agrees(checked) if checked == wallet), "{check:?}");
     }
 
-    // The API is away, and the chain is reorganised: what was held is another verdict than the chain's.
+    // The API is away, and the chain is reorganised: the held verdict differs from the chain's.
     worker.process().kill();
     let block = local.kya(held).unwrap().as_of.block_number;
     assert_eq!(block, stage.chain.node.height().await.unwrap());

@@ -1,5 +1,5 @@
-//! A registry of several slices of the fill, whose whole list is above the memory limit: it is streamed,
-//! whole and of one block, though the index moves on meanwhile. What is cut off does not pass for the whole.
+//! A registry of several slices of the fill, with a list above the memory limit: it is streamed, whole and of
+//! one block, though the index moves on meanwhile. A list that is cut off is not valid JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::{DETAILED, PATIENCE, filled};
 const TOTAL: u64 = MAX_AGENTS + 1;
 const LIST: &str = "/api/v1/agents/compliance";
 
-/// Agents by status, as a list has them.
+/// Counts a list's agents by status.
 fn statuses(list: &Value) -> Value {
     let mut statuses: BTreeMap<&str, u64> = BTreeMap::new();
     for item in list["data"].as_array().unwrap() {
@@ -69,7 +69,7 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
     assert_eq!((ids.len(), ids.first(), ids.last()), (items.len(), Some(&1), Some(&TOTAL)));
     assert_eq!(statuses(&stage.client.get(LIST).await.ok()), after, "the next list is as of now");
 
-    // Four are open at once, and those of clients that have left are closed.
+    // At most four lists are open at once; those of clients that have left are closed.
     for _ in 0..5 {
         let mut left = http::request_to_reset(stage.worker.url(), LIST, "Accept: */*").await.unwrap();
         let mut head = [0; 12];

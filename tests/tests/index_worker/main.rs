@@ -1,8 +1,8 @@
 //! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
 //!
-//! What the index makes of a chain, whatever the node does, is tested in `core/tests/index`. Here is what
-//! only workerd shows: what its storage keeps through kills, alarms and faults, streams, several Workers with
-//! one object, and the programs of others that read what is served.
+//! The index's view of a chain, whatever the node does, is tested in `core/tests/index`. These tests cover
+//! what only workerd shows: storage through kills, alarms and faults, streams, several Workers with one
+//! object, and other programs that read its answers.
 
 mod answers;
 mod changes;
@@ -29,33 +29,33 @@ use registry_core::eth::abi::IAgentRegistry;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
-/// The agents of the chain when it begins: these, and those of one person after them.
+/// Number of agents on the chain at the start, before the [`OF_PERSON`] agents of one person.
 const AGENTS: u64 = 30;
 const OF_PERSON: u64 = 5;
 const PERSON: Address = Address::repeat_byte(0x99);
-/// Why agents are suspended here.
+/// Reason of suspensions.
 const REASON: &str = "Operator under \"investigation\", case 7";
-/// Answered by the index, or else from a scan.
+/// Path that the index answers, or else a scan.
 const DETAILED: &str = "/api/v1/stats/detailed";
-/// Answered by the index alone.
+/// Path that only the index answers.
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
 
-/// The stages that tests use, one after another. A test that fails leaves none to the next one.
+/// Stages that tests use in turns. A test that fails empties its slot.
 static STAGES: [Mutex<Option<Indexed>>; 3] = [const { Mutex::const_new(None) }; 3];
-/// One permit for each of these stages.
+/// Semaphore with one permit for each of [`STAGES`].
 static FREE: Semaphore = Semaphore::const_new(STAGES.len());
 
 struct Indexed {
     stage: Stage,
-    /// The settings that it has without those of a test, and those that it has now.
+    /// Settings without those of a test.
     usual: WorkerOptions,
     now: WorkerOptions,
 }
 
-/// A stage, while a test has it.
+/// A stage, held by a test.
 struct Turn {
     stage: MutexGuard<'static, Option<Indexed>>,
-    // Given back after the stage.
+    // Dropped, and so given back, after the stage.
     _permit: SemaphorePermit<'static>,
 }
 
@@ -75,13 +75,13 @@ impl Turn {
             *stage = Some(Indexed { stage: started, usual, now });
         }
         let mut turn = Self { stage, _permit: permit };
-        // Before a restart: a Worker is not ready without the chain.
+        // Heal before a restart: a Worker is not ready without the chain.
         turn.proxy.heal();
         turn.restart_unless(settings).await;
         turn
     }
 
-    /// Starts both Workers again, if they have other settings than these.
+    /// Restarts both Workers if their settings differ from these.
     async fn restart_unless(&mut self, settings: impl Fn(WorkerOptions) -> WorkerOptions) {
         let indexed = self.stage.as_mut().unwrap();
         let wanted = settings(indexed.usual.clone());
@@ -115,7 +115,7 @@ impl Drop for Turn {
     }
 }
 
-/// A chain with agents on it, which is a day behind the clock.
+/// Starts a chain with agents on it that begins a day behind the clock.
 async fn chain() -> Chain {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap();
     seed::many(&chain, AGENTS).await.unwrap();
@@ -129,7 +129,7 @@ async fn chain() -> Chain {
     chain
 }
 
-/// The wallet of an agent that the chain begins with.
+/// Returns the wallet of an agent that is on the chain at the start.
 fn wallet(id: u64) -> Address {
     seed::wallet(&format!("many {id}")).address()
 }
@@ -169,7 +169,7 @@ async fn has_snapshot(client: &Client) {
     client.until_snapshot(PATIENCE).await.unwrap();
 }
 
-/// A cursor of the changes from now on.
+/// Returns a cursor of the changes from now on.
 async fn changes_from_now(client: &Client) -> String {
     let next = eventually("a cursor", PATIENCE, async || {
         let answer = client.get("/api/v1/changes?since=now").await;
@@ -178,13 +178,12 @@ async fn changes_from_now(client: &Client) -> String {
     next.await.unwrap()
 }
 
-/// A verdict, or a list of them, without what changes with the clock.
+/// Removes the clock's field from a verdict, or from a list of them.
 fn timeless(verdict: Value) -> Value {
     without(verdict, &["checkedAt"])
 }
 
-/// Waits until the answers count as many suspended agents as the chain has: an answer may be as old as the
-/// TTL.
+/// Waits until the answers, which may be as old as the TTL, count as many suspended agents as the chain has.
 async fn suspensions_are_seen(stage: &Stage) {
     let agents = stage.chain.agents().await.unwrap();
     let suspended = agents.iter().filter(|agent| agent.status == 1).count();

@@ -1,11 +1,11 @@
-//! Verdicts over a node that proves its newest block alone, on a registry that is never quiet.
+//! Verdicts over a node that proves only its newest block, on a registry that changes all the time.
 //!
 //! 1. Cold wallets are answered from the snapshot while agents change, as over a node with all proofs.
-//! 2. A suspension without an event that the node lists, in a block with an attestation, is told within the
-//!    TTL and half a minute.
+//! 2. A suspension with an event that the node does not list, in a block with an attestation, shows within
+//!    the    TTL and half a minute.
 //!
-//! `NEWEST_AGENTS` (35), `NEWEST_SECONDS` (6, for all of them), `NEWEST_EVERY` (2 s from change to change) and, for
-//! the second, `NEWEST_TTL` (60 s) set how large it is and how long it takes.
+//! Size and duration are set by `NEWEST_AGENTS` (35), `NEWEST_SECONDS` (6, for all of them), `NEWEST_EVERY`
+//! (2 s from change to change) and, for the second test, `NEWEST_TTL` (60 s).
 
 use std::time::Duration;
 
@@ -29,24 +29,24 @@ use crate::snapshot::kya;
 use crate::{REASON, has_snapshot, wallet};
 
 const BLOCK: Duration = Duration::from_secs(2);
-/// The TTL of verdicts, seconds, unless another one is set.
+/// TTL of verdicts in the first test, in seconds.
 const USUAL_TTL: u64 = 60;
-/// A suspension is told this long after the TTL at the latest.
+/// Time after the TTL within which a suspension shows.
 const TOLD: Duration = Duration::from_secs(30);
 
-/// One of the settings above.
+/// Reads one of the settings above.
 fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |value| value.parse().expect(name))
 }
 
-/// Cold wallets that were asked for while agents changed, and how many of them took the way to the chain.
+/// Counts of the cold wallets that were looked up while agents changed, and of those answered by the chain.
 #[derive(Debug, Default)]
 struct Asked {
     all: usize,
     by_chain: usize,
 }
 
-/// Attests an agent in each of these intervals, and asks a new instance for wallets, each once.
+/// Attests an agent every `NEWEST_EVERY` seconds, and looks each wallet up once at a new instance.
 async fn ask_while_agents_change(stage: &Stage, agents: u64) -> Asked {
     let worker = stage.another(|options| options.var("INDEX", "durable-object")).await.unwrap();
     let client = worker.client();
@@ -78,7 +78,7 @@ async fn ask_while_agents_change(stage: &Stage, agents: u64) -> Asked {
     }
 }
 
-/// An index over a registry with so many agents and a block every two seconds.
+/// Starts an index over a registry with this many agents and a block every two seconds.
 async fn stage(agents: u64, ttl: u64) -> Stage {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap();
     seed::many(&chain, agents).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_suspension_that_no_event_tells_of_is_told_half_a_minute_after_the_ttl
     let suspension = Write::new(stage.chain.owner(), &seed::suspension(hidden, REASON));
     let attestation = Write::new(seed::operator(1), &attest(1));
     let since = Instant::now();
-    // In one block.
+    // Both are in one block.
     stage.chain.send_all(&[suspension, attestation], None).await.unwrap();
     mine_blocks(&stage.chain).await;
     let within = Duration::from_secs(ttl) + TOLD;

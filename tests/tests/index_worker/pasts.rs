@@ -1,10 +1,10 @@
-//! Verdicts of a Worker whose object is quick, slow or silent.
+//! Verdicts of a Worker with a quick, slow or silent object.
 //!
-//! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
-//! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
-//! verdict. What the object alone can tell is waited for while it works on it, also once the chain has answered
-//! in its place, and it is asked all else meanwhile. For a past that was asked for, a slow object refreshes
-//! nothing.
+//! The Worker asks chain and object side by side. An excerpt that arrives in time gives the wallet's past;
+//! without it the past is unknown, and the verdict says why. A late excerpt is used for the next verdict. The
+//! Worker waits for answers that only the object has while the object works on them, also once the chain has
+//! answered in its place, and sends it other requests meanwhile. A request for a past makes a slow object
+//! refresh nothing.
 
 use e2e::client::{Client, assert_has};
 use e2e::process::wait_until;
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 use crate::{DETAILED, PATIENCE, Turn, register};
 
-/// Sets what the object takes, silent without a time, and gives the number of questions so far.
+/// Sets the object's delay, silent without one, and returns the number of requests that it has had so far.
 async fn object_takes(object: &Client, agents: u64, millis: Option<u64>) -> u64 {
     let millis = millis.map(|millis| format!("&millis={millis}")).unwrap_or_default();
     object.get(&format!("/?agents={agents}{millis}")).await.text.parse().unwrap()
 }
 
-/// Whether the verdict on a root's wallet, which is right in any case, says what the index knows of its past.
+/// Checks the verdict on a root's wallet; returns whether it has the past that the index knows.
 async fn knows_past(client: &Client, name: &str) -> bool {
     let verdict = client.get(&kya(name)).await.ok();
     assert_eq!(verdict["decision"], "provision", "{verdict}");
@@ -52,10 +52,10 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
         vars: Vec::new(),
         ..options.clone()
     };
-    // A late excerpt is kept for as long as an answer about agents.
+    // A late excerpt is kept for the TTL of answers about agents.
     let indexed =
         options.var("CHAIN_ID", 31_337).var("INDEX", "durable-object").var("AGENT_TTL_SECONDS", 600);
-    // A document has a third of the deadline.
+    // A document of the object has a third of the deadline.
     let indexed = indexed.var("RPC_TIMEOUT_SECONDS", 60).var("RPC_DEADLINE_SECONDS", 6);
     let (object, worker) = tokio::try_join!(Worker::start(object), Worker::start(indexed)).unwrap();
     let (object, client) = (object.client(), worker.client());
@@ -79,7 +79,7 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
     object_takes(&object, agents, Some(0)).await;
     let beside = "asked of an object with a history";
     knows_past(&client, beside).await;
-    // An object that counts as silent is asked nothing for ten seconds.
+    // An object that counts as silent gets no requests for ten seconds.
     let is_asked = async || object_takes(&object, agents, Some(0)).await > 0;
     wait_until("asked, beside a slow history", PATIENCE, is_asked).await;
     wait_until("the past", PATIENCE, async || knows_past(&client, beside).await).await;

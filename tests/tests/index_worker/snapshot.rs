@@ -1,11 +1,11 @@
 //! Verdicts from the registry's snapshot, which the index keeps.
 //!
 //! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists, too.
-//!    What a snapshot cannot tell is the chain's: evidence, past blocks.
-//! 2. The documented program reads the manifest and shards that are served, and what has changed last.
+//!    Evidence    and verdicts at past blocks, which a snapshot lacks, come from the chain.
+//! 2. The documented program reads the served manifest and shards, and the latest changes.
 //! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain
 //!    does not answer, verdicts come from the chain or are errors, and none is older than the TTL.
-//! 4. Refreshes that fail leave the rows to all who ask within that TTL.
+//! 4. Rows within that TTL answer all requests, though refreshes fail.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(crate) fn kya(wallet: Address) -> String {
     format!("/api/v1/kya/{wallet}")
 }
 
-/// The wallets that the chain begins with, and some that are not registered.
+/// Returns the wallets that are on the chain at the start, and some that are not registered.
 fn wallets() -> Vec<Address> {
     (1..=AGENTS + OF_PERSON).map(wallet).chain((1..=8).map(Address::repeat_byte)).collect()
 }
@@ -73,7 +73,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let age = answer.header("cache-control").trim_start_matches("public, max-age=").parse::<u64>();
         assert!((1..=60).contains(&age.unwrap()));
     }
-    // Where there will be none, requests and probes say why.
+    // Where there will be no snapshot, requests and probes say why.
     let never = stage.another(|options| options.var("KYA_TTL_SECONDS", 1)).await.unwrap();
     let reason = "KYA_TTL_SECONDS is 1, and must be at least 2";
     let refused = never.client().get("/api/v1/kya/range/0").await.failed(501, "INDEX_REQUIRED");
@@ -109,12 +109,12 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     }
 }
 
-/// The program of `docs/snapshot.md`, run by Node on what the API serves.
+/// Node runs the program of `docs/snapshot.md` on the API's answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_reader_reads_what_is_served() {
     let stage = Turn::with(|options| options.ttl(8)).await;
     has_snapshot(&stage.client).await;
-    // Registered after the first fill: the manifest holds it.
+    // The manifest holds an agent that is registered after the first fill.
     let changed = "read by the documented program";
     register(&stage.chain, changed, "Changed last", 0).await;
     is_of_newest_block(&stage, &stage.client).await;
@@ -153,7 +153,7 @@ async fn the_documented_reader_reads_what_is_served() {
     for (facts, wallet) in read.iter().zip(&wallets) {
         let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
         assert_eq!(facts["registered"], verdict["isRegistered"], "{facts}");
-        // Nothing tells of the others but their shard, unless they have changed, too.
+        // The others are found in their shards alone, unless they have changed, too.
         assert!(facts["files"] == 0 || *wallet != changed.to_string(), "{facts}");
         assert!(facts["files"] == 1 || facts["registered"] == true, "{facts}");
         if facts["registered"] == true {
@@ -165,7 +165,7 @@ async fn the_documented_reader_reads_what_is_served() {
     }
 }
 
-/// Asks until the verdict is no `provision` any more, and gives when the last one was asked for.
+/// Requests verdicts until one is no longer `provision`; returns the time of the last request that had one.
 async fn last_provision(client: &Client, path: &str) -> Instant {
     let (mut last, mut said) = (Instant::now(), String::new());
     let changed = eventually("another verdict", PATIENCE, async || {
@@ -203,7 +203,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     for (name, fault) in [
         ("suspended early", None),
         ("suspended while logs are late", Some(late)),
-        // A batch of two calls is refused or not.
+        // A batch of two calls is refused as a whole.
         ("suspended while one in three calls fails", Some(Rule::any(Fault::Refuse).every(3))),
         ("suspended without an index", None),
     ] {
@@ -233,7 +233,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     })
     .await;
 
-    // The chain does not answer, either: once its TTL is over, no verdict is given.
+    // The chain does not answer either: after its TTL a verdict is not given any more.
     stage.proxy.inject(Rule::any(Fault::Refuse));
     let cut = Instant::now();
     let mut last = cut;
@@ -256,14 +256,14 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_within_their_ttl_answer_however_many_refreshes_fail() {
-    // The alarm refreshes each second and a half, and work that is refused fails within a second.
+    // The alarm refreshes every second and a half, and refused work fails within a second.
     let settings =
         |options: WorkerOptions| options.ttl(60).var("AGENT_TTL_SECONDS", 2).var("RPC_DEADLINE_SECONDS", 1);
     let stage = Turn::with(settings).await;
     let other = async || stage.another(|options| options).await.unwrap();
     let others = [other().await, other().await];
     is_of_newest_block(&stage, &stage.client).await;
-    // As if nothing had changed for an hour: refreshes that find nothing are not stored.
+    // Imitates an hour without changes: refreshes that find nothing are not stored.
     let hour_ago = "json_extract(value, '$.readAt') - 3600000";
     let read = format!("UPDATE meta SET value = json_set(value, '$.readAt', {hour_ago}) WHERE key = 'state'");
     assert_eq!(stored(&stage, "meta").execute(&read, []).unwrap(), 1);
@@ -276,8 +276,8 @@ async fn rows_within_their_ttl_answer_however_many_refreshes_fail() {
     for (number, other) in (1..).zip(&others) {
         wait_until("a refresh that fails", PATIENCE, async || failures() > failed).await;
         failed = failures();
-        // Once more where a busy machine's object was late: the chain, which is asked then, refuses. Shorter
-        // than the TTL.
+        // Retries where a busy machine's object was late: the chain, which is asked then, refuses. The limit
+        // is shorter than the TTL.
         wait_until("a verdict of the snapshot", Duration::from_secs(20), async || {
             let answer = other.client().get(&kya(wallet(number))).await;
             (answer.status, source(&answer)) == (200, "snapshot")

@@ -1,13 +1,13 @@
-//! What an index has stored survives failures of its store, and changes of the endpoints.
+//! An index's stored state survives failures of its store, and changes of the endpoints.
 //!
 //! 1. A statement that fails at the end of a step leaves the rows as they were. The fault is in `/readyz` and
 //!    in the log, the work is tried again after a pause, and a scan answers meanwhile.
-//! 2. A quota that is used up is named so, and waited for: the chain is not read in vain.
+//! 2. An exhausted quota is reported as such, and the index waits for it: it does not read the chain in vain.
 //! 3. With another RPC URL the index goes on with its rows, and so do cursors.
-//! 4. Rows that are not as they were written are deleted and read anew.
+//! 4. Corrupt rows are deleted and read anew.
 //! 5. The object of a release with tables of another format is left as it is, its alarm no more than an hour
 //!    ahead, and cursors of its changes go on.
-//! 6. An object of another registry than the settings' rests, and is deleted once it was not asked for 30 days.
+//! 6. An object of another registry than the settings' rests, and is deleted after 30 days without a request.
 //!    One that could not store its name does not rest: the next request stores it.
 
 use std::fs;
@@ -54,8 +54,8 @@ async fn becomes(stage: &Stage, fault: Value) {
     .await;
 }
 
-/// Waits until the log has these words. The first failure may be another one: this test's own connection locks
-/// the database. So the index is asked meanwhile, and tries again.
+/// Waits until the log has these words. Since this test's own connection locks the database, the first
+/// failure may be another one. So this sends requests meanwhile, for which the index tries again.
 async fn logged(stage: &Stage, words: [&str; 2]) {
     let said = eventually("logged", PATIENCE, async || {
         stage.client.get(NEWEST).await;
@@ -64,7 +64,7 @@ async fn logged(stage: &Stage, words: [&str; 2]) {
     said.await.unwrap_or_else(|error| panic!("{words:?}: {error}: {}", stage.index_log()));
 }
 
-/// Waits until the changes since this cursor are those of this agent alone.
+/// Waits until there are changes since this cursor, all of them of this agent.
 async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
     wait_until("the change is listed", PATIENCE, async || {
         let answer = stage.client.get(&format!("/api/v1/changes?since={cursor}")).await;
@@ -90,7 +90,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     assert_eq!(stored_status(&stage, id), 0, "a step that failed at its end has written nothing");
     assert_eq!(index_status(&stage).await["percent"], 100);
     logged(&stage, ["disk I/O error", "tried again in 5 s"]).await;
-    // The rows are too old to answer, and a scan does.
+    // The rows are too old to answer, so a scan does.
     suspensions_are_seen(&stage).await;
     assert_eq!(index_status(&stage).await["storeFault"], "failed");
     mend_store(&stage);
@@ -110,7 +110,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     }
     assert_eq!(stage.proxy.posts(), 0, "the chain is read although nothing can be stored");
     logged(&stage, ["no quota left", "tried again in 600 s"]).await;
-    // As if the quota's day were over: an object that starts anew tries at once.
+    // Imitates the end of the quota's day: an object that starts anew tries at once.
     stage.kill_index();
     mend_store(&stage);
     stage.restart_index().await.unwrap();
@@ -137,7 +137,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     is_listed(&stage, id).await;
 }
 
-/// The rows of these tables.
+/// Returns the rows of the tables that an earlier release also has.
 fn dump(database: &Connection) -> Vec<String> {
     let tables = ["meta", "agents", "changes", "ends", "counts", "shards", "checkpoints"];
     let rows = tables.iter().flat_map(|table| {
@@ -154,7 +154,7 @@ fn dump(database: &Connection) -> Vec<String> {
     rows.collect()
 }
 
-/// The files of all objects, beside that of this one.
+/// Returns the files of all objects but this one.
 fn others(own: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(own.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let is_object = |file: &PathBuf| {
@@ -164,20 +164,20 @@ fn others(own: &Path) -> Vec<PathBuf> {
     files.filter(is_object).collect()
 }
 
-/// The name that the object with this file has in workerd.
+/// Returns the name in workerd of the object with this file.
 fn name(file: &Path) -> &str {
     file.file_stem().unwrap().to_str().unwrap()
 }
 
-/// Waits until the next alarm of the object with this file is neither one for work nor more than an hour ahead:
-/// an earlier release does no work before it.
+/// Waits until the next alarm of the object with this file is half an hour to an hour ahead: not one for
+/// work, and the object of an earlier release does no work before it.
 async fn rests(stage: &Stage, file: &Path) {
     let seconds = || set_alarms(stage).get(name(file)).map(Duration::as_secs);
     let is_far = || seconds().is_some_and(|left| (1_800..=3_600).contains(&left));
     wait_until("the object rests", PATIENCE, async || is_far()).await;
 }
 
-/// Removes a database and its log.
+/// Removes a database with its write-ahead log.
 fn remove(file: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let _ = fs::remove_file(format!("{}{suffix}", file.display()));
@@ -189,7 +189,7 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
     let mut stage = Turn::with(|options| options.ttl(1)).await;
     is_listed(&stage, register(&stage.chain, "before", "before", 0).await).await;
     let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
-    // Of each earlier format, in an object of any name: the first that has rows is taken over from.
+    // Each earlier format gets an object of any name: the index takes over from the first one with rows.
     let earlier = <[PathBuf; 4]>::try_from(others(&own)).unwrap();
     for (earlier, format) in earlier.into_iter().zip(["11", "12", "13", "14"]) {
         let wallet = format!("of {format}");
@@ -198,7 +198,7 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
         is_listed(&stage, id).await;
         let cursor = changes_from_now(&stage.client).await;
         stage.kill_index();
-        // As if the release before had written what is stored, in the object of its name.
+        // Imitates the earlier release: its tables, in the object of its name.
         stored(&stage, "agents").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         remove(&earlier);
         fs::copy(&own, &earlier).unwrap();
@@ -252,14 +252,14 @@ async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_a
     rests(&stage, &own).await;
     let agents: i64 = database.query_row("SELECT count(*) FROM agents", [], |row| row.get(0)).unwrap();
     assert_eq!(agents, id.cast_signed(), "the rows are of the registry that they were of");
-    // As if it had last been asked 29 days ago, and then 30.
+    // Imitates a last request 29, and then 30 days ago.
     for (days, is_kept) in [(29, true), (30, false)] {
         stage.kill_index();
         let at = ((wall_clock() - days * 86_400) * 1_000).to_string();
         let asked = "UPDATE meta SET value = ?1 WHERE key = 'asked_at'";
         let object = Connection::open(&own).unwrap();
         assert_eq!(object.execute(asked, [at]), Ok(1));
-        // The object has the time of its alarm, too.
+        // The object stores the time of its alarm, too.
         object.execute_batch("UPDATE _cf_METADATA SET value = 1 WHERE key = 1").unwrap();
         drop(object);
         let now = "UPDATE _cf_ALARM SET scheduled_time = 1 WHERE actor_id = ?1";
@@ -273,7 +273,7 @@ async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_a
         }
         assert_eq!(has_rows(), Ok(is_kept), "after {days} days");
     }
-    // The tests share the stage.
+    // Restores the stage, which the tests share.
     stage.kill_index();
     others(&own).iter().filter(|file| !before.contains(file)).for_each(|file| remove(file));
     stage.restart_unless(|options| options.ttl(1)).await;
@@ -293,9 +293,9 @@ async fn a_name_that_could_not_be_stored_is_stored_by_the_next_request() {
     mend_store(&stage);
     let name = "SELECT count(*) FROM meta WHERE key = 'object'";
     let is_named = || stored(&stage, "agents").query_row(name, [], |row| row.get::<_, bool>(0)).unwrap();
-    // A request that the Worker's cache answers does not come to the object.
+    // A request that the Worker's cache answers does not reach the object.
     wait_until("named", PATIENCE, async || stage.client.get(NEWEST).await.status == 200 && is_named()).await;
     stage.proxy.reset();
-    // The alarm works for an object with the name of the settings alone. No request comes meanwhile.
+    // The alarm works only for an object with the name of the settings. There are no requests meanwhile.
     wait_until("refreshed", PATIENCE, async || stage.proxy.posts() > 0).await;
 }

@@ -1,4 +1,4 @@
-//! The object's alarm, and the cron trigger that looks after it.
+//! The object's alarm, and the cron trigger that restores a lost one.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use crate::snapshot::kya;
 use crate::{PATIENCE, Turn, filled, index_status, register, suspend, suspensions_are_seen};
 
-/// Alarms for work: one that is weeks ahead is that of an idle object, and one that is up to an hour ahead that
-/// of an object of other settings or of another format.
+/// Counts alarms for work. An idle object's alarm is weeks ahead; that of an object with other settings or of
+/// another format is up to an hour ahead.
 fn alarms(stage: &Stage) -> usize {
     set_alarms(stage).values().filter(|at| **at < Duration::from_secs(60)).count()
 }
@@ -30,17 +30,17 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
     ];
     suspend(&stage.chain, ids[0]).await;
     stage.proxy.reset();
-    // No request comes meanwhile.
+    // There are no requests meanwhile.
     wait_until("refreshed", PATIENCE, async || stage.proxy.posts() > 0).await;
     suspensions_are_seen(&stage).await;
 
-    // An index that has lost its alarm is woken by the cron trigger, and by that alone.
+    // Only the cron trigger wakes an index that has lost its alarm.
     stage.kill_index();
     stored(&stage, "_cf_ALARM").execute("DELETE FROM _cf_ALARM", []).unwrap();
     suspend(&stage.chain, ids[1]).await;
     stage.restart_index().await.unwrap();
     stage.proxy.reset();
-    // The alarm is overdue for a while before it passes for lost.
+    // An alarm counts as lost only after it has been overdue for a while.
     wait_until("woken", PATIENCE, async || {
         stage.fire_index_cron().await.unwrap();
         stage.proxy.posts() > 0
@@ -52,7 +52,7 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
     stage.index_found().await.unwrap();
     suspensions_are_seen(&stage).await;
 
-    // As if the last question had been long ago: the alarm asks the chain nothing and is the last one for weeks.
+    // Imitates a last request long ago: the alarm reads nothing from the chain and is the last one for weeks.
     wait_until("an alarm is set", PATIENCE, async || alarms(&stage) == 1).await;
     stage.kill_index();
     let forget = "UPDATE meta SET value = '0' WHERE key = 'asked_at'";
@@ -70,13 +70,13 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_asked_for() {
-    // Work that is refused fails within a second.
+    // Refused work fails within a second.
     let stage = Turn::with(|options| options.ttl(2).var("RPC_DEADLINE_SECONDS", 1)).await;
     filled(&stage.client).await;
     let failures = || stage.index_log().matches("index not kept up").count();
     let (before, began) = (failures(), Instant::now());
     stage.proxy.inject(Rule::any(Fault::Refuse));
-    // A wallet of its own each, so that each asks the index for an excerpt.
+    // Each request has a wallet of its own, so that each asks the index for an excerpt.
     let client = &stage.client;
     let ask = |number: u8| async move {
         tokio::time::sleep(Duration::from_millis(200) * u32::from(number)).await;
@@ -84,7 +84,7 @@ async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_aske
     };
     join_all((1..=50).map(ask)).await;
     let failed = failures() - before;
-    // Four in ten seconds; on a busy machine the requests take longer than that.
+    // Four failures fit into ten seconds; on a busy machine the requests take longer than that.
     let took = began.elapsed();
     assert!(failed as u64 <= 2 + took.as_secs() / 5, "{failed} failures in {took:?}");
     wait_until("tried again", PATIENCE, async || failures() > before + failed).await;
@@ -92,7 +92,7 @@ async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_aske
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_alarm_waits_while_a_request_works() {
-    // A request for changes refreshes the index before the alarm does.
+    // With these TTLs a request for changes refreshes the index before the alarm does.
     let settings =
         |options: WorkerOptions| options.ttl(4).var("KYA_TTL_SECONDS", 1).var("RPC_DEADLINE_SECONDS", 8);
     let stage = Turn::with(settings).await;
