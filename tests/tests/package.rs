@@ -1,14 +1,14 @@
-//! The browser package as its users meet it, in Node and in a plain page, on the whole stack: a chain with
-//! the showcase on it, the real Worker to compare with, the real relayer to agree with.
+//! The browser package as its users run it, in Node and in a plain page, on the whole stack: a chain with the
+//! showcase on it, the real Worker for comparison, and the real relayer.
 //!
-//! The tests are Node's and lie in `tests/package`, a file a subject; each file opens with what it promises.
+//! The tests are Node's, in `tests/package`, one file for each subject; each file opens with its promises.
 //! `cargo all-test --test package -- WORD` runs those with the word in their names.
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // What others wrote.
+    // Packages of other projects.
     if let Err(error) = e2e::npm::installed("clients").await {
         println!("{error:#}");
         return ExitCode::FAILURE;

@@ -1,4 +1,4 @@
-//! Kills, and relayers, nodes and read APIs that do not do their part.
+//! Kills, and relayers, nodes and read APIs that fail.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
 
-/// A registry of which a service tells that is relayer and read API.
+/// Registry of a service that is relayer and read API.
 const REGISTRY: &str = "0x0000000000000000000000000000000000000002";
 
-/// The answer of such a service, all agents of which have this wallet; 404 about relays.
+/// Answers as such a service, with this wallet for all agents; 404 for relays.
 fn service(asked: &Delivery, wallet: &str) -> Reply {
     Reply::json(&match (asked.path.as_str(), asked.path.rsplit_once('/')) {
         ("/status", _) => json!({
@@ -34,7 +34,7 @@ fn place_of_service(service: &Receiver) -> [&str; 8] {
     ["--chain", "1", "--registry", REGISTRY, "--api", service.url(), "--relayer", service.url()]
 }
 
-/// An agent's record as a read API has it.
+/// Returns an agent's record in the shape of a read API.
 fn record(id: u64, wallet: &str) -> Value {
     let hash = format!("0x{}", "11".repeat(32));
     json!({
@@ -58,7 +58,7 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
         "chainId": 31_337, "registry": registry, "forwarder": scene.chain.contracts.forwarder,
         "limits": { "maxRequestGas": 1_000_000 },
     });
-    // The hash is that of the registry's deployment, or of nothing.
+    // The hash is that of the registry's deployment, or of no transaction.
     let deployed: Value =
         scene.chain.node.request("eth_getBlockByNumber", json!(["0x1", false])).await.unwrap();
     let nothing = json!("0x".to_owned() + &"11".repeat(32));
@@ -78,7 +78,7 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
         liar.answer_by(move |asked| match asked.path.as_str() {
             "/status" => Reply::json(&terms),
             path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 0 })),
-            // Half an answer may be that to what was done.
+            // The request may have been executed though only half of the answer arrives.
             _ if executed["txHash"].is_null() => {
                 Reply { body: executed.to_string()[..40].to_owned(), ..Reply::status(200) }
             }
@@ -88,19 +88,19 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
         let of_liar = [&command[..], &here, &["--relayer", liar.url(), "--timeout", "1"]].concat();
         let told = scene.user.run(&of_liar).await.unwrap().error(4);
         assert!(told.contains(expected), "{told}");
-        // Then it is gone, and another is named: what the first one has may still be carried out.
+        // Then it is gone, and the user names another relayer: the first one's request may still be executed.
         drop(liar.take());
         liar.answer_by(|_| Reply::status(503));
         let short = [&command[..], &["--timeout", "1"]].concat();
         assert_eq!(scene.run(&short, Way::Relayed).await.status, Some(4));
-        // Until the forwarder takes it no longer.
+        // It may be until its deadline, after which the forwarder refuses it.
         scene.chain.node.advance(2 * HOUR).await.unwrap();
         scene.chain.node.mine(1).await.unwrap();
         let registered = scene.run(&command, Way::Relayed).await.ok();
         assert_eq!(registered["agentId"], id, "{registered}");
     }
     assert_eq!(scene.chain.total().await.unwrap(), 3);
-    // Another has carried it out, and this one is gone: the record tells.
+    // The request was executed, and the relayer is gone: the record shows it.
     let wallet = scene.key("agent-4.key").await.to_string();
     let command = register("agent-4.key", &wallet);
     scene.killed("after_send", &command, Way::Relayed).await;
@@ -111,7 +111,7 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
     let place = [&place(scene.chain.node.url(), &registry)[..], &["--timeout", "1"]].concat();
     let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();
     assert_eq!((&told["agentId"], &told["already"]), (&json!(4), &json!(true)), "{told}");
-    // It tells nothing of another call, which stays in flight.
+    // A record shows nothing of another call, which stays in flight.
     let terms = terms.clone();
     liar.answer_by(move |asked| match asked.path.as_str() {
         "/status" => Reply::json(&terms),
@@ -203,7 +203,7 @@ async fn variables_that_are_set_to_nothing_count_as_not_set_and_another_director
     assert_eq!(asked.iter().filter(|asked| asked.method == "POST").count(), 1, "{asked:?}");
     assert!(asked.iter().all(|asked| asked.header("authorization").is_empty()), "{asked:?}");
 
-    // A key of a file ends with a line feed.
+    // A key from a file ends with a line feed.
     user.run_with(&[("KYA_RELAYER_KEY", "rk_secret\n")], &command).await.unwrap().error(4);
     let asked = other.take();
     let shown = asked.iter().find(|asked| asked.path == "/status").map(|asked| asked.header("authorization"));
@@ -241,7 +241,7 @@ async fn a_transaction_behind_a_nonce_that_nothing_fills_names_both_and_holds_th
     let scene = Scene::start().await;
     let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
     node.set_balance(wallet, ETHER).await.unwrap();
-    // The machine's clock is behind the chain's: the hour begins with what was sent all the same.
+    // The machine's clock is behind the chain's: the hour begins with the sending all the same.
     node.advance(2 * HOUR).await.unwrap();
     node.set_automine(false).await.unwrap();
     node.command("anvil_impersonateAccount", json!([wallet])).await.unwrap();
@@ -286,11 +286,11 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
             let sent = &attested["attested"][0]["transaction"];
             assert_eq!(sent["repeated"], true, "{way:?} {point}: {attested}");
             assert_eq!(scene.attestations(agents).await.len(), 1, "{way:?} {point}");
-            // A command of its own is a new attestation.
+            // A command after a completed one is a new attestation.
             scene.run(&command, way).await.ok();
             assert_eq!(scene.attestations(agents).await.len(), 2, "{way:?} {point}");
         }
-        // Two at once of one key take turns, and the second finds the first one's agent.
+        // Two concurrent commands of one key take turns, and the second finds the first one's agent.
         let name = format!("{way:?}.key");
         let wallet = scene.key(&name).await;
         scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
@@ -308,7 +308,7 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
         assert_eq!(again["transaction"], Value::Null, "{again}");
         let status = scene.run(&["status", &id], Way::Read).await.with(1);
         assert_eq!(status["status"], "Terminated");
-        // Where the agent of a registration that was not told has ended, the next one is of its own.
+        // Once the agent of an unreported registration has ended, the next command registers a new one.
         let command = register(&name, &liable);
         scene.killed("before_print", &command, way).await;
         let id = (agents + 1).to_string();
@@ -346,10 +346,10 @@ async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
         let failed = scene.run(words, way).await.error(status);
         assert!(failed.contains(reason), "{reason}: {failed}");
     };
-    // Its state cannot be kept, or its gas not be paid: nothing is done, and a repetition may do it.
+    // Without a state directory, or without gas, nothing is done, and a repetition may do it.
     fails(&[&command[..], &["--state", "agent.key"]].concat(), Way::Relayed, 3, "the state directory").await;
     fails(&command, Way::Direct, 3, "nsufficient funds").await;
-    // The scope's place in the list of options.
+    // A long scope replaces the one of the command.
     let scope = "Does what it is told. ".repeat(400);
     let mut long = command.clone();
     let at = long.iter().position(|word| *word == "--scope").unwrap() + 1;
@@ -379,7 +379,7 @@ async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
                 "asOf": { "blockNumber": 99 },
             }),
             "/api/v1/agent/7?block=99" => json!({ "agent": record, "liability": { "basis": "registered" } }),
-            // A later attestation is of a later block.
+            // The record without a block has a later attestation.
             "/api/v1/agent/7" => {
                 record["lastAttestation"] = "2026-11-22T00:00:00.000Z".into();
                 json!({ "agent": record, "liability": { "basis": "attested" } })
@@ -422,7 +422,7 @@ async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_t
         "state": "executed", "txHash": format!("0x{}", "11".repeat(32)), "blockNumber": 1, "finality": "latest",
         "confirmations": 1,
     });
-    // Each relay is asked for after its post, and so many of these are carried out.
+    // `kya` requests the state of each relay after its post; only the first `most` relays are executed.
     let carry_out = |most: usize| {
         let (wallet, executed, posts) = (wallet.clone(), executed.clone(), AtomicUsize::new(0));
         relayer.answer_by(move |asked| {
@@ -449,10 +449,10 @@ async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_t
     carry_out(usize::MAX);
     assert_eq!(repeated(attest(&["1", "2"]).await.ok()), [true, true]);
     assert_eq!(posts(), 2);
-    // All was told: the next one is a command of its own.
+    // All was reported: the next command is a new one.
     assert_eq!(repeated(attest(&["1", "2"]).await.ok()), [false, false]);
     assert_eq!(posts(), 2);
-    // A command for another agent in between leaves the first one to its repetition.
+    // After a command for another agent, the first one can still be repeated.
     carry_out(0);
     attest(&["3"]).await.error(4);
     carry_out(usize::MAX);
@@ -467,14 +467,14 @@ async fn a_relayer_that_takes_a_request_and_does_not_answer_is_waited_for_until_
     let wallet = address_of_key(&user, "agent.key").await;
     let attest = ["attest", "1", "--key", "agent.key", "--timeout", "1"];
     let command = [&attest[..], &place_of_service(&relayer)].concat();
-    // Before anything is signed nothing is in flight.
+    // Status 3: nothing is in flight before the signature.
     for (silent, status) in [("/status", 3), ("/relay/", 4)] {
         let wallet = wallet.clone();
         relayer.answer_by(move |asked| match asked.path.starts_with(silent) {
             true => Reply { after: PATIENCE, ..Reply::status(200) },
             false => service(asked, &wallet),
         });
-        // The request to the relayer alone could take more than two minutes.
+        // The time-out of the request to the relayer by itself is more than two minutes.
         let ended = timeout(Duration::from_secs(90), user.run(&command)).await.expect("--timeout is kept");
         assert!(ended.unwrap().error(status).contains("no answer came in time"), "{silent}");
     }

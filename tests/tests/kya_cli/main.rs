@@ -3,15 +3,13 @@
 //! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
 //! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a
 //!    relayer and with gas. A transaction that the base fee outgrows is replaced, and done once.
-//! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a
-//!    key.
-//! 4. Keys in a keystore and behind a remote signer do what a key in a file does.
-//! 5. A relayer that lies or is gone ends nothing and holds nothing for longer than its request is valid.
-//! 6. What is no read API says nothing of an agent, and the service at `--at` alone does not name the agent
-//!    to attest for.
-//! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
-//!    for an agent that only names the same liable wallet. A machine's clock that is ahead changes none of it.
-//! 8. A variable that is set to nothing counts as not set, and what is in flight is found from any directory.
+//! 3. `register --at URL --then` leads from a refusal to an admission, with no more than the URL and a key.
+//! 4. Keys in a keystore and behind a remote signer work like a key in a file.
+//! 5. A relayer that lies or is gone ends no operation, and blocks none beyond its request's validity.
+//! 6. Another server's answer is not taken for a read API's, and `attest` needs more than `--at`.
+//! 7. `attest --watch` keeps an agent from lapsing over nine days and kills: once a period, never for an agent
+//!    that only names the same liable wallet, and also with a machine's clock that is ahead.
+//! 8. An empty variable counts as not set, and operations in flight are found from any directory.
 
 use std::fs;
 
@@ -61,7 +59,7 @@ impl Scene {
         Self { chain, relayer, user: Kya::new().unwrap(), registry }
     }
 
-    /// A command with the place: the registry, an RPC endpoint, and the relayer or gas.
+    /// Adds to a command the registry, an RPC endpoint, and the relayer or `--direct`.
     fn at<'a>(&'a self, command: &[&'a str], way: Way) -> Vec<&'a str> {
         let way = match way {
             Way::Relayed => vec!["--relayer", self.relayer.url()],
@@ -75,7 +73,7 @@ impl Scene {
         self.user.run(&self.at(command, way)).await.unwrap()
     }
 
-    /// The same, killed at this point.
+    /// Runs a command that is killed at this point.
     async fn killed(&self, point: &str, command: &[&str], way: Way) {
         let ended = self.user.dying_at(point, &self.at(command, way)).await.unwrap();
         assert_eq!(ended.status, None, "{point}: {ended:?}");
@@ -85,7 +83,7 @@ impl Scene {
         self.user.run(&["key", name]).await.unwrap().ok()["address"].as_str().unwrap().parse().unwrap()
     }
 
-    /// The attestations for an agent: their time, oldest first.
+    /// Returns the times of the attestations for an agent, oldest first.
     async fn attestations(&self, agent: u64) -> Vec<u64> {
         attestations(&self.chain, agent).await
     }
@@ -105,18 +103,18 @@ async fn attestations(chain: &Chain, agent: u64) -> Vec<u64> {
 enum Way {
     /// Through the relayer.
     Relayed,
-    /// With gas of the key's own.
+    /// With the key's own gas.
     Direct,
     /// Nothing is sent.
     Read,
 }
 
-/// A local chain's registry, and its node.
+/// Returns the options for a local chain's registry and its node.
 fn place<'a>(rpc: &'a str, registry: &'a str) -> [&'a str; 6] {
     ["--rpc", rpc, "--registry", registry, "--chain", "31337"]
 }
 
-/// The command that registers a key's own wallet.
+/// Returns the command that registers a key's own wallet.
 fn register<'a>(key: &'a str, liable: &'a str) -> Vec<&'a str> {
     let documents = ["--constitution", "constitution.md", "--capabilities", "capabilities.json"];
     [&["register", "--key", key, "--liable", liable, "--scope", "Invoices 🥐"][..], &documents].concat()
@@ -139,10 +137,10 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     let answer = scene.user.run(&signed).await.unwrap().ok();
     assert!(answer["body"].as_str().unwrap().starts_with(&format!("served {agent}")), "{answer}");
 
-    // What is repeated is said to be done, and what contradicts the record is refused.
+    // A repeated registration is reported as done, and one that contradicts the record is refused.
     let again = scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
     assert_eq!((&again["agentId"], &again["already"]), (&json!(1), &json!(true)), "{again}");
-    // What is done is waited for, too.
+    // The finality of a finished registration is waited for, too.
     let final_one =
         [&register("agent.key", &liable)[..], &["--finality", "finalized", "--timeout", "1"]].concat();
     let early = scene.run(&final_one, Way::Relayed).await.error(4);
@@ -165,7 +163,7 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     // Without a relayer, and without gas.
     let poor = scene.run(&["attest", "1", "--key", "agent.key"], Way::Direct).await;
     assert_eq!(poor.status, Some(3), "{poor:?}");
-    // Keys are private, and not on the command line.
+    // A key file has to be private.
     fs::write(scene.user.path("open.key"), "01".repeat(32)).unwrap();
     let open = scene.run(&["attest", "1", "--key", "open.key"], Way::Relayed).await;
     assert!(open.errors.contains("chmod 600"), "{open:?}");
@@ -174,7 +172,7 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_alone_leads_to_an_admission() {
     let scene = Scene::start().await;
-    // What the read API says of a wallet that is not registered.
+    // The read API's answer about a wallet that is not registered.
     let api = Receiver::start().await.unwrap();
     api.answer_by(|asked| match asked.path.starts_with("/api/v1/kya/") {
         true => Reply::json(&json!({ "isRegistered": false })),
@@ -188,7 +186,7 @@ async fn a_refusal_alone_leads_to_an_admission() {
     assert_eq!(refused["discovery"], "/.well-known/agent-registry", "{refused}");
     let agent = scene.key("agent.key").await;
     let liable = scene.key("liable.key").await.to_string();
-    // Another registry than the one that is asked for is refused before anything is sent.
+    // A service for another registry than the requested one is refused before anything is sent.
     let command = register("agent.key", &liable);
     let other = [&command[..], &["--at", &items, "--registry", &liable]].concat();
     let other = scene.user.run(&other).await.unwrap().error(1);
@@ -199,7 +197,7 @@ async fn a_refusal_alone_leads_to_an_admission() {
     let served = registered["answer"]["body"].as_str().unwrap();
     assert!(served.starts_with(&format!("served {agent}")), "{registered}");
     assert_eq!(scene.chain.total().await.unwrap(), 1);
-    // Who attests reads the record elsewhere.
+    // `attest` has to read the record from another source than the service.
     let alone = ["attest", "1", "--key", "agent.key", "--at", &items];
     let alone = scene.user.run(&alone).await.unwrap().error(2);
     assert!(alone.contains("give --rpc"), "{alone}");
@@ -235,7 +233,7 @@ async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
     let answer = scene.user.run(&sign).await.unwrap().ok();
     assert!(answer["body"].as_str().unwrap().starts_with(&format!("served {remote}")), "{answer}");
 
-    // What is signed by another account is not sent.
+    // A signature by another account is not sent.
     let answers = Receiver::start().await.unwrap();
     let other = dev_key(3).sign_message_sync(b"anything").unwrap();
     let result = json!({ "jsonrpc": "2.0", "id": 1, "result": Bytes::from(other.as_bytes()) });
@@ -248,7 +246,7 @@ async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
     assert!(closed.contains("password"), "{closed}");
 }
 
-/// A watcher of agent 1 that dies at this point, and its metrics.
+/// A watcher of agent 1 with a crash point, and the URL of its metrics.
 struct Watcher {
     process: Process,
     metrics: String,
@@ -263,7 +261,7 @@ impl Watcher {
         Self { process, metrics: format!("http://{metrics}/metrics") }
     }
 
-    /// Waits until nothing is due at this time of the chain, or the watcher has died.
+    /// Waits until nothing is due at this time of the chain: `true`, or `false` if the watcher has died.
     async fn caught_up(&mut self, time: u64) -> bool {
         let client = http::client(PATIENCE);
         let url = self.metrics.clone();
@@ -308,7 +306,7 @@ async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is
         assert!(is_compliant, "lapsed after {} hours\n{}", (time - began) / HOUR, watcher.process.log());
     }
     let attested = scene.attestations(1).await;
-    // The liable wallet was only named, and acts for the first time.
+    // The liable wallet was only named, and attests at once for the first time.
     assert!(attested.len() >= 2 && attested[0] < began + 4 * HOUR, "{attested:?}");
     for pair in attested.windows(2) {
         assert!(pair[1] + HOUR >= pair[0] + 2 * GRACE / 3, "once in each period: {attested:?}");
@@ -331,8 +329,8 @@ async fn a_watcher_with_a_clock_that_is_ahead_by_weeks_attests_once() {
     chain.node.set_balance(wallet.parse().unwrap(), ETHER).await.unwrap();
     user.run(&[&register("agent.key", &wallet)[..], &direct].concat()).await.unwrap().ok();
     let watch = ["attest", "1", "--watch", "--every", "1", "--key", "agent.key"];
-    // The first round asks for a block before it signs, by its time and its base fee, and when it has the
-    // receipt. Then it asks for the time of the attestation, and the first watcher gets no answer.
+    // The first round requests blocks before it signs, for time and base fee, and after the receipt. Then it
+    // requests the attestation's block for its time, and the first watcher gets no answer.
     node.inject(Rule::on("eth_getBlockByNumber", Fault::status(503)).after(4).once());
     for starts in 1..=2 {
         let mut watcher = user.spawn("", &[&watch[..], &direct].concat()).start().unwrap();

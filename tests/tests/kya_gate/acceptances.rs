@@ -1,6 +1,6 @@
-//! The read API takes an acceptance for the one answer to its request, by the liable wallet's code at the
-//! verdict's block, or at the newest one where its node has lost that; what it said lasts no longer than the
-//! verdict.
+//! The read API applies an acceptance only to the answer to its request. It checks it by the liable wallet's
+//! code at the verdict's block, or at the newest one where its node has lost that block; the code's answer
+//! lasts no longer than the verdict.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn the_api_takes_an_acceptance_for_the_one_answer_to_its_request() {
         (4, forged.to_header(), "unknown", json!("signature")),
         (5, "*".to_owned(), "unknown", json!("header")),
     ] {
-        // Each time another client, so that no window matters.
+        // Each request is of another client, so that no window matters.
         let client = client.at(Ipv4Addr::new(10, 0, 0, number)).with("liability-acceptance", &presented);
         let answer = client.get(&path).await;
         let mut verdict = answer.ok();
@@ -71,7 +71,7 @@ async fn the_api_judges_an_acceptance_by_the_liable_wallets_code_at_the_verdicts
     let of_key = accepted(directory.path(), &chain, "header").await;
     let of_code = Acceptance { signature: Bytes::from_static(&[1, 2, 3]), ..of_key.clone() };
     let before = chain.node.height().await.unwrap();
-    // Anvil sets the code in the state of its newest block, which has to be another one.
+    // Anvil sets code in the state of its newest block, which therefore has to be a later one.
     chain.node.mine(1).await.unwrap();
     chain.node.set_code(dev_account(ACME), &Bytes::from_static(ACCEPT)).await.unwrap();
     chain.node.mine(1).await.unwrap();
@@ -103,7 +103,7 @@ async fn the_api_asks_for_the_liable_wallets_code_anew_once_the_verdict_has_ende
     chain.node.set_code(dev_account(ACME), &Bytes::from_static(REVERT)).await.unwrap();
     chain.node.mine(1).await.unwrap();
     let client = client.with("liability-acceptance", &header);
-    // Time has to pass: late in the verdict's life the code is asked for, then the verdict ends.
+    // The code is read late in the verdict's life, and then the verdict ends.
     tokio::time::sleep(TTL * 5 / 8).await;
     let cached = client.get(&path).await.ok();
     // On a slow machine it may have ended already.

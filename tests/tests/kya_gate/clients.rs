@@ -1,10 +1,10 @@
-//! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
+//! Requests signed by the field's own libraries, over HTTP through nginx and the gate.
 //!
-//! npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem,
-//! PyPI `http-message-signatures` with eth-account, eth-account alone, and this project's Python package (the
-//! draft of August 2026) are admitted. So is a request that npm `web-bot-auth` signed as well, and never by
-//! that signature alone. What the gate asks of each route is at `/.well-known/erc8128`. What the package
-//! signs is in `gate_in_process`.
+//! Requests by npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures`
+//! with viem, PyPI `http-message-signatures` with eth-account, eth-account alone, and this project's Python
+//! package (the draft of August 2026) are admitted. A second signature by npm `web-bot-auth` does no harm,
+//! and alone it does not suffice. The gate's demands on each route are at `/.well-known/erc8128`. Requests
+//! that the JavaScript package signs are in `gate_in_process`.
 
 use alloy::hex;
 use anyhow::Result;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{PATIENCE, configuration, good};
 
-/// What became of one request.
+/// Outcome of one request.
 #[derive(Debug, Deserialize)]
 struct ClientOutcome {
     client: String,
@@ -31,7 +31,7 @@ struct ClientOutcome {
     body: String,
 }
 
-/// The earlier draft, by its crate: a GET with a query and a POST with content.
+/// Sends a GET with a query and a POST with content by the crate of the earlier draft.
 async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
     let (signer, client) = (EoaSigner::from_slice(key, CHAIN_ID)?, http::client(PATIENCE));
     let content = br#"{"amount":"100"}"#;

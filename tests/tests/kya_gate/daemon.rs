@@ -1,14 +1,14 @@
 //! The daemon itself.
 //!
-//! 1. A cold request takes one round trip to the chain, a warm one none, and a forged one none. Strangers have
-//!    no more read than the settings say, and none by nginx's second question.
-//! 2. An account with code says itself whether it signed (ERC-1271), each time.
-//! 3. An agent that only names a liable person is refused, until that person attests, and again once that is
-//!    too old.
-//! 4. A gate that observes admits, and records what it would have done.
-//! 5. Dashboard and alerts name metrics that there are.
-//! 6. `check` says what is wrong, and `serve` does not start with it. `/readyz` says when no further nonce can
-//!    be remembered. A signal ends it also before it listens.
+//! 1. A cold request takes one round trip to the chain, a warm or a forged one none. Strangers cause no more
+//!    reads than the settings allow, and none by nginx's second request.
+//! 2. The gate asks an account with code about each signature (ERC-1271).
+//! 3. An agent that only names a liable person is refused until that person attests, and again once the
+//!    attestation is too old.
+//! 4. An observing gate admits, and records the decision that it would have made.
+//! 5. Dashboard and alerts name only existing metrics.
+//! 6. `check` names each fault, and `serve` does not start with it. `/readyz` reports a full nonce store. A
+//!    signal    ends the daemon also before it listens.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ use crate::{
     PATIENCE, ask, assert_refused, chain, configuration, configuration_at, get, good, plain, signed,
 };
 
-/// A proxy that counts, and the configuration of a gate that reads the chain through it.
+/// Starts a counting proxy, and configures a gate that reads the chain through it.
 async fn counted(chain: &Chain) -> (Proxy, String) {
     let proxy = Proxy::start(chain.node.url()).await.unwrap();
     let text = configuration_at(Kind::Envoy, proxy.url()).await;
@@ -54,7 +54,7 @@ async fn a_cold_request_takes_one_round_trip_and_a_warm_one_none() {
     let forged = signed("/").asking("GET", "/other");
     assert_eq!(ask(&gate, &forged).await.status, 401);
     assert_eq!(proxy.posts(), 0);
-    // A nonce that a restart has forgotten is refused, and said to be one.
+    // After a restart, nonces of earlier signatures are unknown: those are refused as reused.
     let early = signed("/");
     assert_eq!(ask(&gate, &early).await.status, 200);
     let restarted = Gate::start(&text).await.unwrap();
@@ -75,7 +75,7 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
     let admitted = answers.iter().filter(|answer| answer.status == 200).count();
     assert_eq!((admitted, proxy.posts()), (1, 1), "a hundred copies at a cold wallet");
 
-    // Each of another key, which signed; and of none, whose signature only code could accept.
+    // Requests by random keys, and ones with a foreign signature that only code could accept.
     let gate = Gate::start(&limited).await.unwrap();
     proxy.reset();
     let began = Instant::now();
@@ -95,7 +95,7 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
     }
     assert!(counted >= unread as f64, "{counted} of {unread}");
 
-    // nginx asks twice about what is refused.
+    // nginx asks twice about a refused request.
     let gate = Gate::start(&text).await.unwrap();
     let forged = get("/a").sign_for(&wallet("owner"), Address::random(), CHAIN_ID);
     proxy.reset();
@@ -115,7 +115,7 @@ async fn unfinished_requests_hold_up_no_others() {
         assert_eq!(plain(gate.url(), "/livez").await.status, 200);
         began.elapsed()
     };
-    // Strangers, at another address than the proxy's, with all but the end of a long content.
+    // Strangers at another address than the proxy's send all but the end of a long content.
     let memory = gate.usage().unwrap().memory_from_here().unwrap();
     let head = "POST /gate/api/ HTTP/1.1\r\nhost: api.example\r\n";
     let long = format!("{head}content-length: {}\r\n\r\n{}", 8 << 20, "x".repeat((8 << 20) - 1));
@@ -123,12 +123,12 @@ async fn unfinished_requests_hold_up_no_others() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
         let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
-        // It may be closed before all is sent.
+        // The gate may close the connection before all is sent.
         let _ = stream.write_all(long.as_bytes()).await;
         stream
     }))
     .await;
-    // They would hold it up until they are closed, after ten seconds.
+    // They would hold the gate up until it closes them, after ten seconds.
     assert!(alive().await < Duration::from_secs(7));
     let grown = memory.grown().unwrap();
     assert!(grown < 16 << 20, "{grown}");
@@ -136,7 +136,7 @@ async fn unfinished_requests_hold_up_no_others() {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut unfinished = Vec::new();
-    // More heads than there are places for connections, and contents without an end.
+    // More unfinished heads than there are places for connections, and contents without an end.
     for number in 0..4_200 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let content = format!("{head}content-length: 9\r\n\r\n1");
@@ -145,11 +145,11 @@ async fn unfinished_requests_hold_up_no_others() {
     }
     assert!(alive().await < Duration::from_secs(7));
     assert_eq!(ask(&gate, &signed("/")).await.status, 200);
-    // None is left after the time that a head and a content have.
+    // None is left after the time limits of heads and contents.
     let mut answer = Vec::new();
     for mut stream in unfinished {
         let ended = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer));
-        // Closed in good order, or at once.
+        // The gate may close the connection or reset it.
         let _ = ended.await.expect("it is closed");
     }
     let answers = String::from_utf8_lossy(&answer);
@@ -168,7 +168,7 @@ async fn a_gate_that_can_remember_no_further_nonce_is_not_ready() {
 
 #[tokio::test]
 async fn an_account_with_code_is_asked_about_each_signature() {
-    // Its state changes without blocks, in which nothing could be proved to others.
+    // This test changes state without blocks, so its chain is not the shared one: proofs on it would fail.
     let chain = chain_of_one().await.unwrap();
     let (proxy, text) = counted(&chain).await;
     let account: Address = "0x00000000000000000000000000000000c0ffee01".parse().unwrap();
@@ -206,10 +206,10 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
     let admitted = ask(&gate, &request()).await;
     assert_eq!(admitted.status, 200, "{admitted:?}");
     assert_eq!(admitted.header("kya-liable-basis"), ["attested"]);
-    // What was found is not asked for again.
+    // An attestation that was found is not looked up again.
     proxy.reset();
     assert_eq!((ask(&gate, &request()).await.status, proxy.calls("eth_getLogs")), (200, 0));
-    // Unless it is too old, and then no later than `cache-seconds`.
+    // It is once it is too old, within `cache-seconds`.
     chain.node.advance(2 * 86_400).await.unwrap();
     assert_refused(&ask(&gate, &request()).await, 403, "principal_not_allowed");
     chain.send(person, attestComplianceCall { agentId: U256::from(2) }).await.unwrap();
@@ -221,8 +221,8 @@ async fn a_gate_that_observes_admits_and_says_what_it_would_have_done() {
     let gate = Gate::start(&(configuration(Kind::Envoy).await + "observe = true\n")).await.unwrap();
     let unsigned = ask(&gate, &get("/").unsigned()).await;
     assert_eq!((unsigned.status, unsigned.header("kya-wallet")), (200, vec![""]));
-    // Nor do faults of a client or of the content change an answer.
-    // No wallet is named for content that was not compared with its digest.
+    // Faults of a client or of the content do not change the answer either. For content that was not compared
+    // with its digest no wallet is named.
     let long = Draft::post(ORIGIN, "/", &"x".repeat(9 << 20)).sign(&good(), CHAIN_ID);
     for request in [get("/a/../b").unsigned(), get("/").header("KYA_Wallet", "0x").unsigned(), long] {
         let answer = ask(&gate, &request).await;
@@ -261,9 +261,9 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
         ask(&gate, &get("/").sign(&PrivateKeySigner::random(), CHAIN_ID)).await;
     }
     let mut metrics = plain(gate.url(), "/metrics").await.body;
-    // Changes appear as a read API announces them.
+    // This metric appears with the first change that a read API announces.
     metrics += "\nkya_gate_changes_total{kind=\"change\"} 0";
-    // And domains, where there are some.
+    // These appear with configured domains.
     metrics += "\nkya_gate_domain_fetches_total{domain=\"acme.example\",result=\"ok\"} 0";
     metrics += "\nkya_gate_domain_read_seconds{domain=\"acme.example\"} 0";
     metrics += "\nkya_gate_domain_wallets{domain=\"acme.example\",state=\"waiting\"} 0";
@@ -283,7 +283,7 @@ async fn a_gate_that_waits_for_an_endpoint_before_its_start_ends_in_good_order()
         let text = configuration_at(Kind::Envoy, &url).await;
         let mut process = Gate::starting(&text).unwrap();
         let accepted = tokio::time::timeout(PATIENCE, endpoint.accept()).await;
-        // Held open without an answer.
+        // The connection is held open without an answer.
         let _connection = accepted.expect("it is asked").unwrap();
         process.signal(signal).unwrap();
         assert!(process.exited(PATIENCE).await.unwrap().success(), "{signal:?}: {}", process.log());

@@ -1,7 +1,7 @@
 //! The gate as a `tower` layer: its axum example, over HTTP.
 //!
-//! A signed request is admitted once, and its wallet is visible to the handler; a client's own headers are
-//! not. Content that is not the signed one reaches no handler. A refusal is the daemon's, byte for byte.
+//! A signed request is admitted once, and its handler sees the wallet, but none of a client's own headers for
+//! it. Changed content reaches no handler. A refusal is the daemon's, byte for byte.
 
 use e2e::anvil::CHAIN_ID;
 use e2e::gate::{Gate, ORIGIN, embedded, start_example};

@@ -1,14 +1,14 @@
-//! Agents of a liable person: any stranger can name one.
+//! Agents of a liable person, which any stranger can name.
 //!
 //! 1. A stranger registers an agent that names Acme as liable, and attests: it is refused where
 //!    `liable.allow` names Acme's wallet or `liable.domains` its domain. Agents that Acme registered,
 //!    attested for or accepted are admitted, with the basis in header, token and record.
-//! 2. What Acme's file withdraws or disowns is refused, whatever else is known of it, and so are all agents
-//!    once the file has lost the wallet.
-//! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
-//!    One that holds by code holds also where no node has the verdict's block.
-//! 4. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
-//!    `eth_signTypedData_v4`; `check --explain` tells what each rule finds.
+//! 2. Agents that Acme's file withdraws or disowns are refused on any other basis, too, and so are all agents
+//!    once    the file has lost the wallet.
+//! 3. Requests with invalid acceptances are refused, and cause no read of the liable wallet's code. An
+//!    acceptance    that is valid by code is so also where no node has the verdict's block.
+//! 4. `kya accept` and `kya domain` sign documents that a gate takes, with a key in a file or by any wallet's
+//!    `eth_signTypedData_v4`; `check --explain` reports the result of each rule.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ use crate::{ISSUER, PATIENCE, ask, assert_refused, get};
 pub(crate) const ACME: usize = 1;
 const STRANGER: usize = 2;
 
-/// The agents that name Acme as liable, in the order of their ids, and who registers them.
+/// Agents that name Acme as liable, in the order of their ids, with the account that registers each.
 const AGENTS: [(&str, usize); 9] = [
     ("impostor", STRANGER),
     ("registered", ACME),
@@ -81,7 +81,7 @@ pub(crate) async fn chain() -> Chain {
     chain
 }
 
-/// Sends a call that Acme has signed, as the stranger, through the forwarder.
+/// Sends a call that Acme has signed through the forwarder, as the stranger.
 async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
     let SignedRequest { request, signature } = Desk::of(chain).request(&dev_key(ACME), nonce, call).signed;
     let execute = executeCall { req: request, signature };
@@ -91,14 +91,14 @@ async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
     assert!(sent.status());
 }
 
-/// Runs `kya` for the chain's registry.
+/// Runs `kya` for the chain's registry; returns its output, or its error.
 async fn run(chain: &Chain, command: &[&str]) -> Result<String, String> {
     let (registry, chain_id) = (chain.contracts.registry.to_string(), CHAIN_ID.to_string());
     let place = ["--registry", &registry, "--chain", &chain_id];
     kya::printed(&[command, &place].concat()).await.map_err(|error| format!("{error:#}"))
 }
 
-/// The same with Acme's key.
+/// Runs `kya` for the chain's registry with Acme's key.
 async fn signed(directory: &Path, chain: &Chain, command: &[&str]) -> String {
     let file = directory.join("acme.key");
     fs::write(&file, hex::encode(dev_key(ACME).to_bytes())).unwrap();
@@ -106,8 +106,8 @@ async fn signed(directory: &Path, chain: &Chain, command: &[&str]) -> String {
     run(chain, &[command, &["--key", file.to_str().unwrap()]].concat()).await.unwrap()
 }
 
-/// The same in two steps, with a wallet that signs typed data in between: the node, which has Acme's key.
-/// What was changed in between is refused by name.
+/// Runs `kya` in two steps, with a wallet that signs typed data in between: the node, which has Acme's key.
+/// Any change in between is refused by the name of its field.
 async fn signed_by_wallet(directory: &Path, chain: &Chain, command: &[&str], changed: [&str; 2]) -> String {
     let printed = run(chain, &[command, &["--typed-data"]].concat()).await.unwrap();
     let typed: Value = serde_json::from_str(&printed).unwrap();
@@ -140,7 +140,7 @@ async fn signed_by_wallet(directory: &Path, chain: &Chain, command: &[&str], cha
     taken.into_iter().next().unwrap()
 }
 
-/// An acceptance of an agent, by `kya accept`.
+/// Makes an acceptance of an agent by `kya accept`.
 pub(crate) async fn accepted(directory: &Path, chain: &Chain, agent: &str) -> Acceptance {
     let wallet = wallet(agent).address().to_string();
     let command = ["accept", &wallet, "--yes", "--rpc", chain.node.url()];
@@ -148,7 +148,7 @@ pub(crate) async fn accepted(directory: &Path, chain: &Chain, agent: &str) -> Ac
     Acceptance::from_json(&document).unwrap()
 }
 
-/// A gate under this policy that signs verdicts and records admissions in this directory.
+/// Starts a gate under this policy that signs verdicts and records admissions in this directory.
 async fn gate(chain: &Chain, rpc: &str, directory: &Path, policy: &str) -> (Gate, String) {
     let registry = chain.contracts.registry.to_string();
     let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap();
@@ -187,7 +187,7 @@ fn assert_not_proved(answer: &RawAnswer, problem: Option<&str>) {
 async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_by_each_basis() {
     let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
     let directory = directory.path();
-    // The file of an earlier release: it names the wallet and nothing else.
+    // The policy of an earlier release's file: it names the wallet and nothing else.
     let acme: Address = dev_account(ACME);
     let (allow, rpc) = (format!("liable.allow = [\"{acme}\"]\n"), chain.node.url());
     let (gate, text) = gate(&chain, rpc, directory, &allow).await;
@@ -207,7 +207,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     assert_eq!(header.not_after - header.not_before, 30 * 86_400);
     assert_not_proved(&asked(&gate, "header", None).await, None);
     assert_admitted(&asked(&gate, "header", Some(&header)).await, "accepted");
-    // A copy helps no other agent, and neither does one that is over.
+    // A copy of it helps no other agent, and an expired one none at all.
     assert_not_proved(&asked(&gate, "impostor", Some(&header)).await, Some("agentId"));
     let over = Acceptance { not_after: wall_clock() - 100, not_before: wall_clock() - 200, ..header.clone() };
     assert_not_proved(&asked(&gate, "header", Some(&over)).await, Some("time"));
@@ -228,7 +228,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
         assert!(right && said[line].contains(&words), "{words}: {said:?}");
     }
 
-    // Where `accepted` does not count, an acceptance hides nothing that does.
+    // Where `accepted` does not count, an acceptance does not hide a basis that does.
     let own = tempfile::tempdir().unwrap();
     let policy = allow + "liable.basis = [\"registered\", \"attested\"]\n";
     let (strict, _) = self::gate(&chain, rpc, own.path(), &policy).await;
@@ -260,7 +260,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     let command = ["domain", "acme.example", "--legal-name", "Acme GmbH", "--wallet", &acme];
     let entry = signed_by_wallet(directory, &chain, &command, ["acme.example", "acme.evil"]).await;
     let entry: Value = serde_json::from_str(&entry).unwrap();
-    // None of these, each of which lasts longer, hides the one that holds.
+    // These invalid acceptances last longer, and still do not hide the valid one.
     let changes: [fn(&mut Acceptance); 4] = [
         |other| other.chain_id += 1,
         |other| other.registry = Address::ZERO,
@@ -301,7 +301,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     assert_admitted(&asked(&gate, "attested", None).await, "attested");
     assert_admitted(&asked(&gate, "header", Some(&documents["header"])).await, "accepted");
     assert_admitted(&asked(&gate, "listed", None).await, "accepted");
-    // The file's acceptance holds where the request's own does not.
+    // The file's acceptance counts where the request's own is invalid.
     assert_admitted(&asked(&gate, "listed", Some(&documents["header"])).await, "accepted");
     assert_not_proved(&asked(&gate, "withdrawn", Some(&documents["withdrawn"])).await, Some("withdrawn"));
     let disowned = asked(&gate, "disowned", Some(&documents["disowned"])).await;
@@ -325,8 +325,8 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
         assert!(explained.contains(&words), "{words}\n{explained}");
     }
 
-    // A server that fails keeps the file, one that has lost the wallet loses it at once; what comes back is
-    // new.
+    // While its server fails, the last file counts. A file without the wallet loses it at once, and a wallet
+    // that comes back counts as new.
     *served.lock().unwrap() = (500, String::new());
     let failed = "kya_gate_domain_fetches_total{domain=\"acme.example\",result=\"failed\"}";
     wait_until("a failed fetch", PATIENCE, async || {
@@ -334,7 +334,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     })
     .await;
     assert_admitted(&asked(&gate, "listed", None).await, "accepted");
-    // It is told since when no good file was read.
+    // A metric has the time of the last good file.
     let read = "kya_gate_domain_read_seconds{domain=\"acme.example\"}";
     let (last, failures) = (gate.metric(read).await, gate.metric(failed).await);
     assert!(last > Some(0.0) && failures.is_some(), "{last:?}, {failures:?}");

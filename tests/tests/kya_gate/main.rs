@@ -1,7 +1,7 @@
-//! The gate over a local chain: behind the proxies that operators have, with Redis, for clients and verifiers
-//! that others wrote, and as a layer of a service.
+//! The gate over a local chain: behind operators' proxies, with Redis, for clients and verifiers of other
+//! projects, and as a layer of a service.
 //!
-//! What a signature, a policy, a nonce or a record has to be is tested in `core` and in `kya-gate`.
+//! The rules for signatures, policies, nonces and records are tested in `core` and in `kya-gate`.
 
 mod acceptances;
 mod clients;
@@ -23,11 +23,11 @@ use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use tokio::sync::OnceCell;
 
-/// The issuer of tokens.
+/// Issuer of the tokens.
 const ISSUER: &str = "https://kya.example";
 
-/// The chain of all tests. The wallet `good` is that of a compliant agent, `suspended` that of a suspended
-/// one, and `new` is not registered.
+/// Returns the chain of all tests. The wallet `good` is that of a compliant agent, `suspended` that of a
+/// suspended one, and `new` is not registered.
 async fn chain() -> &'static Chain {
     static CHAIN: OnceCell<Chain> = OnceCell::const_new();
     CHAIN
@@ -41,7 +41,7 @@ async fn chain() -> &'static Chain {
         .await
 }
 
-/// The documented configuration of a gate beside this proxy, which reads the chain at `rpc`.
+/// Returns the documented configuration of a gate beside this proxy, with `rpc` as its endpoint.
 async fn configuration_at(kind: Kind, rpc: &str) -> String {
     let registry = chain().await.contracts.registry.to_string();
     kind.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap()
@@ -59,17 +59,17 @@ fn get(target: &str) -> Draft {
     Draft::get(ORIGIN, target)
 }
 
-/// A GET of that target by the compliant agent.
+/// Signs a GET of that target as the compliant agent.
 fn signed(target: &str) -> Signed {
     get(target).sign(&good(), CHAIN_ID)
 }
 
-/// What the server at `url` answers a GET without a signature.
+/// Sends a GET without a signature to the server at `url`.
 async fn plain(url: &str, target: &str) -> RawAnswer {
     get(target).unsigned().send(url).await.unwrap()
 }
 
-/// What the gate answers Envoy about a request.
+/// Asks the gate about a request as Envoy does.
 async fn ask(gate: &Gate, request: &Signed) -> RawAnswer {
     request.asked_by_envoy().send(gate.url()).await.unwrap()
 }

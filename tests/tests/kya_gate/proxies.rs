@@ -1,12 +1,11 @@
 //! The gate behind real proxies, each with the configuration of `docs/gate.md`.
 //!
-//! 1. Every kind of request gets its exact status through each proxy. On a refusal the service is never
-//!    reached, and the client is told how to go on, also a page of another site.
-//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling, by
-//!    services over WSGI, CGI and Express; the service gets the gate's token, if it signs, and never a
-//!    client's.
+//! 1. Every kind of request gets its exact status through each proxy. A refused request never reaches the
+//!    service, and the answer says how to go on, also to a page of another site.
+//! 2. Services over WSGI, CGI and Express never take a client's header, in whatever spelling, for one of the
+//!    gate    or the proxy. The service gets the gate's token, if the gate signs, and never a client's.
 //! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over
-//!    HTTP/1.1 and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
+//!    HTTP/1.1 and HTTP/2. An ambiguous target, or a request for another protocol, reaches no service.
 
 use alloy::hex;
 use e2e::anvil::CHAIN_ID;
@@ -47,13 +46,13 @@ impl Stage {
         Self { kind, rpc, gate: Some(gate), service, front }
     }
 
-    /// The status of the answer, and how often the service was reached.
+    /// Sends a request; returns the status, and the number of requests that reached the service.
     async fn outcome(&self, request: &Signed) -> (u16, usize) {
         let answer = request.send(&self.front.url).await.unwrap();
         (answer.status, self.service.take().len())
     }
 
-    /// The same over HTTP/2, without TLS and with it.
+    /// Sends requests over HTTP/2, without TLS and with it; returns the outcome of each.
     async fn outcomes_over_http_2(&self, request: impl Fn() -> Signed) -> [(u16, usize); 2] {
         let mut outcomes = [(0, 0); 2];
         for (url, outcome) in self.front.over_http_2.iter().zip(&mut outcomes) {
@@ -63,7 +62,7 @@ impl Stage {
         outcomes
     }
 
-    /// What reached the service.
+    /// Checks that a request is admitted, and returns it as it reached the service.
     async fn admitted(&self, request: &Signed) -> Delivery {
         let answer = request.send(&self.front.url).await.unwrap();
         let log = self.gate.as_ref().map(Gate::log);
@@ -77,7 +76,7 @@ impl Stage {
     async fn refused(&self, request: &Signed, status: u16, words: &str) -> RawAnswer {
         let answer = request.send(&self.front.url).await.unwrap();
         assert_eq!(answer.status, status, "{answer:?}");
-        // Envoy answers in the gate's place where that fails, nginx refuses what leads above the root.
+        // Envoy answers in place of a failed gate, and nginx refuses paths above the root.
         let is_own = matches!((self.kind, status), (Kind::Envoy, 503) | (Kind::Nginx, 400));
         assert!(is_own || answer.body.contains(words), "{words}: {answer:?}");
         let reached = self.service.take();
@@ -106,20 +105,20 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     let accept =
         r#"request=("@scheme" "@authority" "@method" "@path" "@query");created;expires;tag="erc8128""#;
     assert_eq!(answer.header("accept-signature"), [accept]);
-    // With content its digest is asked for, too.
+    // For a request with content the gate also demands its digest.
     let order = Draft { headers: Vec::new(), ..Draft::post(ORIGIN, "/orders", "7") }.unsigned();
     let answer = stage.refused(&order, 401, "signature_missing").await;
     let accept = accept.replace("\"@query\"", r#""@query" "content-digest""#);
     assert_eq!(answer.header("accept-signature"), [accept]);
 
-    // A page of another site asks before it sends a signed request, and reads what becomes of that. What the
-    // service says of other sites is replaced.
+    // A page of another site sends a preflight before a signed request, and can read the answer. The
+    // service's own CORS headers are replaced.
     let page = |draft: Draft| draft.header("Origin", "https://shop.example");
     let preflight = Draft { method: "OPTIONS".to_owned(), ..get("/items") };
     let preflight = page(preflight).header("Access-Control-Request-Method", "PUT");
     let preflight =
         preflight.header("Access-Control-Request-Headers", "signature,signature-input").unsigned();
-    // Envoy says what was asked for in place of all.
+    // Envoy lists the requested headers instead of `*`.
     let [allowed, exposed] = ["access-control-allow-headers", "access-control-expose-headers"];
     for (request, statuses, name) in [
         (preflight, 200..=204, allowed),
@@ -147,7 +146,7 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     stage.refused(&signed("/"), without_gate, "").await;
 }
 
-/// The gate's headers.
+/// Names of the gate's headers.
 const NAMES: [&str; 7] = [
     "KYA-Wallet",
     "KYA-Agent-Id",
@@ -158,8 +157,8 @@ const NAMES: [&str; 7] = [
     "KYA-Verdict",
 ];
 
-/// Headers that a client may hope to be taken for the gate's: one in some case, with some separator, twice,
-/// or named by a list.
+/// Makes headers that could pass for the gate's: one in some case, with some separator, twice, or named in a
+/// list of another header.
 fn spoofed(seed: usize) -> Vec<(String, String)> {
     let name = NAMES[seed % NAMES.len()];
     let seed = seed / NAMES.len();
@@ -181,7 +180,7 @@ fn spoofed(seed: usize) -> Vec<(String, String)> {
     headers
 }
 
-/// What a service that folds case and separators reads as the gate's headers.
+/// Returns the headers that a service which folds case and separators reads as the gate's.
 fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
     let folded = |name: &str| name.replace(|byte: char| !byte.is_ascii_alphanumeric(), "-").to_lowercase();
     let headers = received.headers.iter().filter(|(name, _)| reads_as_output_header(name.as_str()));
@@ -193,7 +192,7 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
     read
 }
 
-/// Sends every spelling to a real service.
+/// Sends 500 spellings to a real service: each is removed, or its request is refused.
 async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
     let gate = stage.gate.as_ref().unwrap();
     let front = stage.kind.start(gate.url(), &service.url).await.unwrap();
@@ -233,7 +232,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     ] {
         let request = get("/private").header(name, value).sign(&good(), CHAIN_ID);
         assert_eq!(stage.admitted(&request).await.path, "/private", "{name}");
-        // Signed for what the header says, it is not signed for what is asked.
+        // A signature over the header's target or method is none over the real one.
         let other = match value {
             "/public" => get("/public"),
             _ => Draft { method: "POST".to_owned(), ..get("/private") },
@@ -242,7 +241,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         stage.refused(&other, 401, "").await;
     }
 
-    // Where the gate has nothing to say, a client has not, either.
+    // Where the gate sets an empty value, a client's value does not get through either.
     let gate = Gate::start(&(configuration(stage.kind).await + "observe = true\n")).await.unwrap();
     let front = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
     for name in NAMES.iter().flat_map(|name| ["-", ".", "!"].map(|separator| name.replace('-', separator))) {
@@ -250,7 +249,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         let received = stage.service.take();
         assert_eq!((unsigned.status, read_as_the_gates(&received[0])), (200, vec![]), "{name}");
     }
-    // It decides also about what its HTTP library does not take, nor that of this test's service.
+    // The gate also decides about requests that its HTTP library, and the test service's, do not take.
     let many = (0..150).fold(get("/items"), |draft, number| draft.header(&format!("x-{number}"), "a"));
     let quoted = || get("/items?q=\"x\"<>");
     for (request, outcome) in [
@@ -269,7 +268,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         stage.service.take();
     }
 
-    // With a gate that signs.
+    // The following gate signs.
     let (key, directory) = (new_key().await.unwrap(), tempfile::tempdir().unwrap());
     let file = directory.path().join("keys.json");
     key_file(&file, &key_set(&[&key])).unwrap();
@@ -295,7 +294,7 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     for target in ambiguous.split_whitespace() {
         stage.refused(&signed(target), 400, "ambiguous_target").await;
     }
-    // Bytes that are no text are the fault of the client, and no alarm.
+    // Bytes that are not UTF-8 are the client's fault, and log no alarm.
     let raw = get("/m\u{fc}nchen").unsigned().send(&stage.front.url).await.unwrap();
     assert!(matches!(raw.status, 400 | 401), "{raw:?}");
     let log = stage.gate.as_ref().map(Gate::log).unwrap_or_default();
@@ -321,19 +320,19 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         assert_eq!((&received.method[..], &received.body[..]), ("POST", r#"{"hello":"world"}"#));
         let signed = || draft.clone().sign(&good(), CHAIN_ID);
         assert_eq!(stage.outcomes_over_http_2(signed).await, [(200, 1); 2]);
-        // Content behind a signature over none.
+        // Content after a signature over empty content.
         let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN_ID);
         let hidden = empty.carrying(&draft.body, chunked);
         stage.refused(&hidden, 401, "content_digest_required").await;
         let outcomes = stage.outcomes_over_http_2(|| hidden.clone()).await;
         assert_eq!(outcomes, [(401, 0); 2], "without a length: {chunked}");
-        // Other content: Envoy alone shows it to the gate.
+        // Other content than the signed one: only Envoy passes it to the gate.
         let other = draft.sign(&good(), CHAIN_ID).carrying(r#"{"hello":"other"}"#, chunked);
         let expected = if stage.kind == Kind::Envoy { (401, 0) } else { (200, 1) };
         assert_eq!(stage.outcome(&other).await, expected, "chunked: {chunked}");
     }
     requests_without_content_are_admitted_and_none_hides_any(stage).await;
-    // Longer than what a proxy takes for a subrequest; Envoy's filter says how much it passes on.
+    // The content is longer than a proxy's limit for subrequests; Envoy's filter limits what it passes on.
     let long = Draft::post(ORIGIN, "/orders", &"x".repeat(20 << 20));
     let is_passed_on = stage.kind == Kind::Envoy;
     let admitted = stage.outcome(&long.clone().sign(&good(), CHAIN_ID)).await;
@@ -342,7 +341,7 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     assert_eq!(denied, if is_passed_on { (413, 0) } else { (403, 0) });
 }
 
-/// The digest of no content, as this project's clients send it.
+/// Digest of empty content, as this project's clients send it.
 const OF_NOTHING: (&str, &str) = ("content-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
 
 async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage) {
@@ -355,7 +354,7 @@ async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage)
         for (header, http_1, http_2) in [
             (Some(("content-length", "0")), true, true),
             (Some(OF_NOTHING), true, true),
-            // Not said: HTTP/1.1 without a length has none, which Caddy does not tell.
+            // Without a length, a request over HTTP/1.1 has no content, but Caddy does not pass that on.
             (None, is_read || !is_caddy, is_read || is_envoy),
         ] {
             let draft = header.map_or(draft.clone(), |(name, value)| draft.clone().header(name, value));
@@ -365,7 +364,7 @@ async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage)
             let outcomes = stage.outcomes_over_http_2(signed).await;
             assert_eq!(outcomes, [expected(http_2); 2], "{method} {header:?}");
         }
-        // The content of a GET without a length is seen by Envoy, and by nginx over HTTP/1.1.
+        // Envoy, and nginx over HTTP/1.1, see the content of a GET without a length.
         let is_seen = !is_read || is_envoy;
         for name in ["X-Original-Content", "X-Other"] {
             let hidden = || draft.clone().header(name, "0").sign(&good(), CHAIN_ID).carrying("hidden", true);
@@ -460,8 +459,8 @@ async fn behind_caddy() {
 
 #[tokio::test]
 async fn behind_other_versions_of_caddy() {
-    // One that takes the gate's empty headers for missing ones, the last that passes on underscores, and the
-    // newest.
+    // One that takes the gate's empty headers for missing ones, the last one that passes on underscores, and
+    // the newest.
     for version in ["caddy-2.10.2", "caddy-2.11.1", "caddy-2.11.7"] {
         behind(Kind::PackagedCaddy(version)).await;
     }

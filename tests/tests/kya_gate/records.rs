@@ -1,11 +1,11 @@
 //! Records of admissions, written by the real gate and verified without it.
 //!
-//! 1. A record is verified by viem and jose alone, and with one byte changed it is not.
-//! 2. `kya verify record` says who asked for what, that the wallet signed it, and what the registry
-//!    said at which block, proved by the block's hash.
-//! 3. No admission without its record, and no record without its admission. `/readyz` says when none can be
-//!    written.
-//! 4. A verdict that is cached keeps no request from its admission where nodes prove its block no more.
+//! 1. viem and jose alone verify a record, and refuse it with one byte changed.
+//! 2. `kya verify record` reports the wallet and its signed request, and the registry's verdict with its
+//!    block,    proved against the block's hash.
+//! 3. There is no admission without its record, and no record without its admission. `/readyz` reports that
+//!    none    can be written.
+//! 4. A cached verdict blocks no admission where nodes no longer prove its block.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 use crate::{ISSUER, PATIENCE, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
 
-/// A gate that records with evidence, behind a proxy that counts.
+/// A gate that records with evidence and reads the chain through a counting proxy.
 struct Recorded {
     rpc: Proxy,
     gate: Gate,
@@ -38,7 +38,7 @@ impl Recorded {
         Self::start_with("").await
     }
 
-    /// The same with these further tables.
+    /// Starts a gate with these further tables.
     async fn start_with(tables: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
@@ -72,7 +72,7 @@ impl Recorded {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What `kya verify record` says of the records by the published keys: whether all is right, and its lines.
+    /// Runs `kya verify record` with the published keys; returns whether all is right, and the printed lines.
     async fn verify(&self, more: &[&str]) -> (bool, Vec<String>) {
         let [records, keys] = ["admissions.jsonl", "jwks.json"].map(|name| self.path(name));
         let arguments = ["record", records.to_str().unwrap(), "--keys", keys.to_str().unwrap()];
@@ -80,7 +80,7 @@ impl Recorded {
     }
 }
 
-/// The token of a line.
+/// Returns the token of a record's line.
 fn verdict_of(line: &str) -> String {
     serde_json::from_str::<Value>(line).unwrap()["verdict"].as_str().unwrap().to_owned()
 }
@@ -98,7 +98,7 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
     assert_eq!(lines.len(), 2);
     assert_eq!(first.header("kya-verdict"), [verdict_of(&lines[0])], "the service gets the record's token");
 
-    // 600 changes of some 20,000 bytes.
+    // The verifier tries 600 changes among some 20,000 bytes.
     let (file, keys) = (recorded.path("admissions.jsonl"), recorded.path("jwks.json"));
     let registry = format!("eip155:{CHAIN_ID}:{:#x}", chain().await.contracts.registry);
     let arguments = [file.to_str().unwrap(), keys.to_str().unwrap(), "600", &registry];
@@ -156,7 +156,7 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     assert_eq!(Jws::parse(token).unwrap().claims.jti, None, "a refusal's token makes no record");
     assert_eq!(recorded.lines().len(), 1);
 
-    // A file that log rotation has taken away, and one that cannot be written.
+    // The file is moved by log rotation, and then cannot be written.
     let file = recorded.path("admissions.jsonl");
     fs::rename(&file, recorded.path("admissions.1.jsonl")).unwrap();
     recorded.admitted(signed("/")).await;
@@ -172,7 +172,7 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     recorded.admitted(signed("/")).await;
     assert_eq!(recorded.lines().len(), 1);
 
-    // A node that gives no proof of a verdict that it has given.
+    // The node gives a verdict and no proof of it.
     let (chain, second) = (chain().await, || get("/").sign(&wallet("second"), CHAIN_ID));
     let call = registration_call(4, wallet("second").address(), "guarded", 0);
     chain.send(chain.owner(), call).await.unwrap();
@@ -189,7 +189,7 @@ async fn an_admission_is_recorded_where_the_block_of_the_cached_verdict_is_not_p
     let demanding = "\n[policy.demanding]\nallow = [\"provision\"]\nremaining-seconds = 100000000\n";
     for proves_newest_alone in [true, false] {
         let recorded = Recorded::start_with(demanding).await;
-        // The verdict is cached without its proof: this policy denies.
+        // The verdict is cached without its proof, since this policy denies.
         let asked = signed("/").asking("GET", "/gate/demanding/");
         let denied = asked.send(recorded.gate.url()).await.unwrap();
         assert_eq!(denied.status, 403, "{denied:?}");

@@ -1,11 +1,11 @@
 //! Gates that share their nonces through a real Redis server.
 //!
 //! 1. Of two hundred concurrent copies of one request over two gates exactly one is admitted.
-//! 2. Redis full, standing still or killed: 503, and never a replay. Redis back: the gates go on, and admit
-//!    nothing that was signed before.
-//! 3. A Redis that has become a replica takes no nonce, and `/readyz` says so.
-//! 4. `check` says whether Redis can hold nonces, and never its password. With one that cannot, a gate inside
-//!    a service does not start either.
+//! 2. While Redis is full, stopped or killed the gates answer 503, and never admit a replay. Once Redis is
+//!    back    they go on, and admit nothing that was signed before.
+//! 3. A Redis that has become a replica takes no nonce, and `/readyz` reports it.
+//! 4. `check` reports whether Redis can hold nonces, and never shows its password. With one that cannot, a
+//!    gate    inside a service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use e2e::gate::{Gate, embedded, start_example, start_with_redis};
@@ -18,14 +18,14 @@ use futures_util::future::join_all;
 
 use crate::{PATIENCE, ask, assert_refused, configuration, plain, signed};
 
-/// What a server is started with that forgets keys once it is full.
+/// Options of a server that evicts keys once it is full.
 const FORGETFUL: [&str; 4] = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
 
 async fn with_redis(url: &str) -> String {
     configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
 }
 
-/// Waits until a request is admitted that was signed just before, and returns it.
+/// Waits until a freshly signed request is admitted, and returns it.
 async fn admitted(gate: &Gate) -> Signed {
     let mut last = None;
     wait_until("admitted", PATIENCE, async || {
@@ -38,12 +38,12 @@ async fn admitted(gate: &Gate) -> Signed {
     last.unwrap()
 }
 
-/// What a gate answers once its store does.
+/// Waits for a gate's answer that does not report an unavailable nonce store.
 async fn told(gate: &Gate, request: &Signed) -> RawAnswer {
     told_by(async || ask(gate, request).await).await
 }
 
-/// The same, however it is asked.
+/// Repeats `ask` until the answer does not report an unavailable nonce store.
 async fn told_by(ask: impl AsyncFn() -> RawAnswer) -> RawAnswer {
     let told = eventually("told", PATIENCE, async || {
         let answer = ask().await;
@@ -67,8 +67,8 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     let admitted_once = eventually("admitted", PATIENCE, async || {
         let request = signed("/items");
         let answers = join_all((0..200).map(|copy| ask(&gates[copy % 2], &request))).await;
-        // On a busy machine Redis may answer too late, which is no word about the nonce. Where it does so to
-        // the copy that spends it, none is admitted.
+        // On a busy machine Redis may answer too late, which says nothing about the nonce. Where it does so
+        // for the copy that spends the nonce, none is admitted.
         let (late, told): (Vec<_>, Vec<_>) =
             answers.iter().partition(|answer| answer.body.contains("nonce_store_unavailable"));
         let (admissions, others): (Vec<_>, Vec<_>) =
@@ -81,7 +81,7 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     for gate in &gates {
         assert_refused(&told(gate, &request).await, 401, "nonce_reused");
     }
-    // Nor does the gate for nginx's refusals say otherwise.
+    // The path for nginx's refusals says the same.
     let explained = request.clone().asking("GET", "/refusal/api/items");
     let explained = told_by(async || explained.send(gates[0].url()).await.unwrap()).await;
     assert_refused(&explained, 401, "nonce_reused");
@@ -109,7 +109,7 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
         answer.status == 503 && answer.body.contains("Redis takes no writes")
     })
     .await;
-    // It has lost every nonce: what was admitted before it was killed is not admitted again, nor by a gate
+    // Redis has lost every nonce: requests admitted before the kill are not admitted again, nor by a gate
     // that starts now.
     redis.go_on().await.unwrap();
     admitted(gate).await;
@@ -131,7 +131,7 @@ async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_ag
     assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_unavailable");
     redis.follow(None).await.unwrap();
     wait_until("ready again", PATIENCE, ready).await;
-    // The other server's content took the place of its own, and with it of the nonces.
+    // The other server's content has replaced its own, nonces included.
     assert_refused(&told(&gate, &before).await, 401, "signed_before_start");
     admitted(&gate).await;
 }

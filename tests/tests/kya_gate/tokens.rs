@@ -1,11 +1,11 @@
 //! Verdicts of the real Worker and the real gate as signed tokens, for the field's own verifiers.
 //!
 //! 1. The documented samples for npm jose, this project's Python package, the crate jsonwebtoken and Envoy
-//!    accept a verdict of the Worker and one by its next key, and refuse each that has ended, was signed by
+//!    accept a verdict of the Worker and one by its next key. They refuse one that has ended, was signed by
 //!    another key or changed, has another algorithm, audience, issuer, wallet, chain or registry, or does not
 //!    admit.
 //! 2. The Worker signs for clients that name the media type, and publishes its keys; without keys it says so.
-//! 3. A gate signs with the keys that its file has now, and a file that it cannot use changes nothing.
+//! 3. A gate signs with the present keys of its file, and an invalid file changes nothing.
 
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::Client;
@@ -25,7 +25,7 @@ use crate::{ISSUER, PATIENCE, ask, chain, configuration, plain};
 const SITE: &str = "https://shop.example";
 const JWKS: &str = "/.well-known/jwks.json";
 
-/// A Worker that signs with the first of these keys, if there are any.
+/// Starts a Worker that signs with the first of these keys, if there are any.
 async fn worker(keys: &[&Value]) -> Worker {
     let chain = chain().await;
     let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
@@ -36,12 +36,12 @@ async fn worker(keys: &[&Value]) -> Worker {
     Worker::start(options).await.unwrap()
 }
 
-/// A client that names the media type of tokens.
+/// Returns a client that names the media type of tokens.
 fn for_tokens(client: &Client) -> Client {
     client.with("accept", "application/jwt")
 }
 
-/// The token that a Worker answers this query with.
+/// Requests a token from a Worker, with this query.
 async fn token(client: &Client, query: &str) -> String {
     let answer = for_tokens(client).get(&format!("{}{query}", kya("good"))).await;
     assert_eq!((answer.status, answer.header("content-type")), (200, "application/jwt"), "{}", answer.text);
@@ -55,7 +55,7 @@ mod rust_sample;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
-    // A token lives for a minute, which an installation may exceed.
+    // Install the packages first, which may take longer than the minute that a token lives.
     signers::with_package().await.unwrap();
     let [present, next, stranger] =
         [new_key().await.unwrap(), new_key().await.unwrap(), new_key().await.unwrap()];
@@ -69,7 +69,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
         claims
     };
     let by = |key: &Value, name: &Value, claims: &VerdictClaims| signed(key, &kid(name), claims).unwrap();
-    // The first letter of the claims but one: other bytes, and still base64url.
+    // The second letter of the claims: changed bytes that are still base64url.
     let place = of_worker.find('.').unwrap() + 2;
     let letter = if &of_worker[place..=place] == "A" { "B" } else { "A" };
     let mut altered = of_worker.clone();
@@ -113,7 +113,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
         let rust = rust_sample::admitted(token, &claims.sub, &registry, &published);
         let request = http::client(PATIENCE).get(&envoy).header("kya-verdict", token);
         let envoy = request.send().await.unwrap().status().as_u16();
-        // Whose request it is, a gate before it says.
+        // Envoy does not compare the wallet, which is the task of a gate before it.
         let is_anothers = matches!(*name, "another wallet" | "another chain");
         let passed = *accepted || is_anothers;
         assert_eq!((envoy == 200, service.take().len()), (passed, usize::from(passed)), "{name}: {envoy}");
@@ -154,7 +154,7 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
     let again = Jws::parse(&token(&client, "?history=0").await).unwrap().claims;
     assert_eq!(again.exp, claims.exp, "it ends with the cached verdict");
 
-    // Other questions have no signed form.
+    // Other answers have no signed form.
     let other = kya("new").rsplit('/').next().unwrap().to_owned();
     let block = format!("?block={}", chain().await.node.height().await.unwrap());
     for query in [&block, "?evidence=1", &format!(",{other}")] {
@@ -176,7 +176,7 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_keys_a_worker_says_that_it_signs_none_and_a_wrong_one_is_named() {
     let (mut key, other) = (new_key().await.unwrap(), new_key().await.unwrap());
-    // A private part of another key: the runtime finds that out.
+    // The private part is another key's, which the runtime detects.
     key["d"] = other["d"].clone();
     let (without, wrong) = (worker(&[]).await, worker(&[&key]).await);
     let refused = for_tokens(&without.client()).get(&kya("good")).await;
@@ -198,7 +198,7 @@ async fn a_gate_signs_with_the_keys_that_its_file_has_now() {
     key_file(&file, &key_set(&[&first])).unwrap();
     let text = configuration(Kind::Envoy).await + &signing(ISSUER, &file);
     let gate = Gate::start(&text).await.unwrap();
-    // The key that signs now.
+    // Returns the id of the key that signs now.
     let signs = async || {
         let answer = ask(&gate, &crate::signed("/items")).await;
         Jws::parse(answer.header("kya-verdict")[0]).unwrap().kid

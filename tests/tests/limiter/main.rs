@@ -1,14 +1,14 @@
-//! The rate limit: sixty requests per client in each window. What counts as what, and windows, are told by
-//! `core/src/host/rate_limit`; here is what Cloudflare's parts make of it. The window is an hour: what tests
-//! count should not depend on when they begin.
+//! The rate limit, sixty requests per client in each window, with Cloudflare's parts. The costs of requests
+//! and the windows are tested in `core/src/host/rate_limit`. The window here is an hour, so that counts do
+//! not depend on the time at which a test begins.
 //!
 //! 1. Of 200 requests at once exactly sixty are admitted; a client is known by the headers that Cloudflare
 //!    sets, and by no other.
-//! 2. All clients of one /48 of IPv6 have a limit together as well. What it refuses is counted nowhere.
+//! 2. All clients of one /48 of IPv6 share a further limit. A request that it refuses is counted nowhere.
 //! 3. Two instances and one KV store: of 300 requests few more than sixty pass; the figures are printed. A
 //!    store that fails costs no request its answer.
-//! 4. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by
-//!    itself, and a request as many times as it costs.
+//! 4. Cloudflare's own limiter refuses requests that the instance's own count would admit, counts each client
+//!    by    itself, and counts a request by its cost.
 
 mod shared;
 
@@ -27,12 +27,12 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 const LIMIT: u64 = 60;
-/// The window of the Workers here, in seconds.
+/// Window of these Workers, in seconds.
 const WINDOW: u64 = 3_600;
-/// A path any Worker answers without the chain once it has been asked.
+/// Path that a Worker answers from its cache after the first request.
 const PATH: &str = "/api/v1/stats";
 
-/// A Worker with the documented limit, counted by this limiter; all of them have the same chain.
+/// Configures a Worker with the documented limit and this limiter; all of them share a chain.
 async fn limited(limiter: &str) -> WorkerOptions {
     static STAGE: OnceCell<Stage> = OnceCell::const_new();
     let stage = STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await;
@@ -42,8 +42,8 @@ async fn limited(limiter: &str) -> WorkerOptions {
         .var("RATE_LIMITER", limiter)
 }
 
-/// The options of a Worker with the same code, and these bindings in place of the repository's; and the
-/// directory of its configuration.
+/// Configures a Worker with the same code and these bindings in place of the repository's; returns its
+/// options and the directory of its configuration.
 async fn bound(limiter: &str, bindings: Value) -> (WorkerOptions, TempDir) {
     let (directory, mut config) = (TempDir::new().unwrap(), bindings);
     let usual = fs::read_to_string(repo::root().join("wrangler.toml")).unwrap();
@@ -60,7 +60,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Waits until at least two minutes are left of the hour: what a test does then happens within one window.
+/// Waits until at least two minutes are left of the hour, so that a test stays within one window.
 async fn with_time_left() {
     let left = async || WINDOW - wall_clock() % WINDOW > 120;
     wait_until("an hour with time left", Duration::from_secs(180), left).await;
@@ -74,7 +74,7 @@ async fn remaining(client: &Client) -> u64 {
     client.get(PATH).await.number("x-ratelimit-remaining")
 }
 
-/// Checks that each admitted request has a place of its own, and that all places are taken.
+/// Checks that each admitted request has another remaining count, and that together they use up the limit.
 fn assert_all_places_taken(answers: &[Answer]) {
     let admitted = answers.iter().filter(|answer| answer.status == 200);
     let mut left: Vec<u64> = admitted.map(|answer| answer.number("x-ratelimit-remaining")).collect();
@@ -107,7 +107,7 @@ async fn of_200_requests_at_once_exactly_60_are_admitted() {
         (worker.at(ip("2001:db8:1:3::1")), LIMIT - 1),
         (worker.at(ip("192.0.2.12")), LIMIT - 1),
         (worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7"), LIMIT - 2),
-        // Requests that other people's Workers send count by the zone they come from.
+        // Requests from foreign Workers count by the zone that they come from.
         (all_workers.with("cf-worker", "one.example"), LIMIT - 1),
         (all_workers.with("cf-worker", "One.example"), LIMIT - 2),
         (all_workers.with("cf-worker", "two.example"), LIMIT - 1),
@@ -124,7 +124,7 @@ async fn the_clients_of_a_48_have_a_limit_together_and_what_it_refuses_is_counte
     let network = |number: u64| worker.client().at(ip(&format!("2001:db8:7:{number:x}::1")));
     with_time_left().await;
     assert_all_places_taken(&at_once(usize::try_from(LIMIT).unwrap(), &[network(1)]).await);
-    // Seven are left to all the others together, of which each lineage takes five.
+    // The other networks share the remaining seven, of which each lineage takes five.
     let lineage = "/api/v1/agent/1/lineage";
     network(2).get(lineage).await.ok();
     let refused = network(3).get(lineage).await;
@@ -137,7 +137,7 @@ async fn the_clients_of_a_48_have_a_limit_together_and_what_it_refuses_is_counte
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_binding_refuses_what_the_instance_would_admit_and_counts_what_a_request_costs() {
-    // Far below the instance's own limit: a refusal is the binding's.
+    // The limit is far below the instance's own, so that a refusal is the binding's.
     let limiter =
         json!({"name": "CLIENT_RATE", "namespace_id": "64009", "simple": {"limit": 5, "period": 60}});
     let (options, _directory) = bound("binding", json!({ "ratelimits": [limiter] })).await;
@@ -145,7 +145,7 @@ async fn the_binding_refuses_what_the_instance_would_admit_and_counts_what_a_req
     let mut hosts = 1..=254;
     for paths in [&[PATH; 6][..], &["/api/v1/agent/1/lineage", PATH]] {
         let (refused_path, admitted_paths) = paths.split_last().unwrap();
-        // A client for each attempt: an attempt that the end of a minute interrupts is repeated.
+        // Each attempt has a client of its own: one that the end of a minute interrupts is repeated.
         wait_until("counted within a minute", Duration::from_secs(180), async || {
             let host = hosts.next().unwrap();
             let client = worker.client().at([198, 51, 100, host]);

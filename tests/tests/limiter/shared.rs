@@ -1,6 +1,6 @@
 //! Two instances that count a client's requests together, through one KV store.
 //!
-//! Locally the store is one place and consistent at once; in production it is late by up to a minute more.
+//! Locally the store is consistent at once; in production it lags by up to a minute more.
 
 use std::fs;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{LIMIT, PATH, assert_all_places_taken, at_once, ip, limited, with_time_left};
 
-/// How many requests the measured client makes in a window, and over how long where it takes its time.
+/// Number of requests of the measured client in a window.
 const REQUESTS: usize = 300;
 const PACED: Duration = Duration::from_secs(20);
 
-/// The client at that address, to each of two Workers.
+/// Returns a client at that address for each of two Workers.
 fn client(workers: [&Worker; 2], address: &str) -> [Client; 2] {
     workers.map(|worker| worker.client().at(ip(address)))
 }
@@ -25,7 +25,7 @@ fn client(workers: [&Worker; 2], address: &str) -> [Client; 2] {
 async fn of_300_requests_over_two_instances_with_a_store_few_more_than_the_limit_pass() {
     let (state, mut options) = (TempDir::new().unwrap(), limited("kv").await);
     options.state = Some(state.path().to_owned());
-    // One after the other: workerd does not start while another one creates the store's file.
+    // The Workers start in turn: workerd does not start while another one creates the store's file.
     let one = Worker::start(options.clone()).await.unwrap();
     let two = Worker::start(options).await.unwrap();
     let workers = [&one, &two];
@@ -55,7 +55,7 @@ async fn a_store_that_fails_costs_no_request_its_answer() {
     let (state, mut options) = (TempDir::new().unwrap(), limited("kv").await);
     options.state = Some(state.path().to_owned());
     let mut worker = Worker::start(options).await.unwrap();
-    // The runtime opens the store when it is first used, and finds no place for it.
+    // The runtime opens the store on first use, and finds no directory for it.
     fs::remove_dir_all(state.path().join("kv")).unwrap();
     with_time_left().await;
     assert_all_places_taken(&at_once(70, &[worker.client().at(ip("192.0.2.46"))]).await);

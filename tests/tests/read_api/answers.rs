@@ -1,7 +1,7 @@
-//! Every endpoint's answer is of the registry as the contract's own functions tell it. That each document of
-//! `service.md` is right whatever the registry holds is shown by `core/tests/engine/evm`.
+//! Every endpoint's answer agrees with the contract's own functions. `core/tests/engine/evm` shows that each
+//! document of `service.md` is right for any content of the registry.
 //!
-//! Each takes the documented number of round trips to the chain. A block is asked for by number and by hash.
+//! Each takes the documented number of round trips to the chain. Blocks are given by number and by hash.
 
 use alloy::rpc::types::BlockNumberOrTag;
 use e2e::anvil::quantity;
@@ -17,7 +17,7 @@ use super::{Scene, scene};
 const LIST: &str = "/api/v1/agents";
 const DETAILED: &str = "/api/v1/stats/detailed";
 
-/// The answer to `path`, which took so many round trips.
+/// Requests `path`, checks the number of round trips, and returns the answer.
 async fn ask(stage: &Stage, path: &str, round_trips: usize) -> Value {
     stage.proxy.reset();
     let answer = stage.client.get(path).await.ok();
@@ -40,7 +40,7 @@ async fn each_endpoint_answers_what_the_contract_says_in_the_documented_round_tr
     let stats = json!({ "totalAgents": total, "registryAddress": registry, "chain": rpc });
     let detailed = json!({ "totalAgents": total, "statusDistribution": statuses });
     let revenue = json!({ "EUR": 125_000 + 98_050 + 101_999 + 1, "CHF": 2_000_000, "USD": 4_200 + 77_001_305,
-        // More than a double can hold exactly.
+        // A double cannot hold this exactly.
         "JPY": 9_007_199_254_740_993_u64 + 480_000 });
     let busy = json!({ "truncated": true, "note": format!("Showing 50 of {} children", BUSY_CHILDREN + 1) });
     let block = stage.chain.node.block(BlockNumberOrTag::Latest).await.unwrap();
@@ -69,7 +69,7 @@ async fn each_endpoint_answers_what_the_contract_says_in_the_documented_round_tr
     ] {
         assert_has(&ask(stage, &path, round_trips).await, fields, &path);
     }
-    // Before the registry, beyond the head, of no chain.
+    // Blocks before the registry, beyond the head, and on no chain.
     for block_id in ["0", "99999999", &format!("0x{}", "ab".repeat(32))] {
         let message = stage.client.get(&format!("{}?block={block_id}", kya("kyoto"))).await.error(404);
         assert!(message.starts_with(&format!("Block not available: {block_id}.")), "{message}");

@@ -1,15 +1,14 @@
-//! The services and their descriptions: what they say of themselves is what they do.
+//! The services behave as their descriptions say.
 //!
 //! 1. The read API and the relayer, tested with requests generated from their descriptions: every check,
 //!    every phase, no finding.
-//! 2. What the catalog and the introduction link to is there.
-//! 3. Clients of MCP that others wrote, of three generations and two languages, call each tool and get what
-//!    the API answers. An error of the API is the tool's; one of the protocol, or of the way, has its code
-//!    and status.
-//! 4. A call counts like the request that it stands for, in a batch as well.
+//! 2. The links of the catalog and the introduction are not broken.
+//! 3. Other projects' clients of MCP, of three generations and two languages, call each tool and get the
+//!    API's    answer. An error of the API is the tool's; one of the protocol, or of the transport, has its
+//!    code and    status.
+//! 4. A call, also in a batch, counts like the request that it stands for.
 //! 5. A status that depends on the node or on `Accept` is described.
-//! 6. Generated clients call every operation of the read API and read its answers; the linter has nothing to
-//!    say.
+//! 6. Generated clients call every operation of the read API and read its answers; the linter finds nothing.
 
 use std::time::Duration;
 
@@ -35,21 +34,21 @@ use tokio::sync::OnceCell;
 
 use super::{JSON, Scene, cost, counted, scene};
 
-/// Settings with signed verdicts, and with streams that end soon: what the description tells of.
+/// Adds the settings that the description covers: signed verdicts, and streams that end soon.
 pub(super) async fn described(options: WorkerOptions) -> WorkerOptions {
     let keys = key_set(&[&new_key().await.unwrap()]);
     let signing = counted(options).var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", "https://kya.example");
     signing.var("KYA_TTL_SECONDS", 2).var("CHANGES_STREAM_SECONDS", 5)
 }
 
-/// The showcase with an index and these settings.
+/// Returns the showcase with an index and these settings.
 async fn indexed() -> &'static (Stage, Showcase) {
     static STAGE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
     let start = async || {
         let settings = described(WorkerOptions::default()).await;
         let (chain, showcase) = showcase_chain().await.unwrap();
         let all = |options: WorkerOptions| {
-            // On a busy machine the index has a third of it.
+            // The index has a third of the deadline, which has to suffice on a busy machine.
             let options = options.var("RPC_DEADLINE_SECONDS", 60);
             settings.vars.iter().fold(options, |options, (name, value)| options.var(name, value))
         };
@@ -58,8 +57,8 @@ async fn indexed() -> &'static (Stage, Showcase) {
     STAGE.get_or_init(start).await
 }
 
-/// Tests every operation of the description at `url` with all checks of schemathesis. `known` are values by
-/// their format, which requests need and no description can give.
+/// Tests every operation of the description at `url` with all checks of schemathesis. `known` has values by
+/// format that requests need and no description can give.
 async fn try_out(service: &str, url: &str, known: Value) {
     let settings = repo::root().join("tests/openapi");
     let scratch = TempDir::new().unwrap();
@@ -79,7 +78,7 @@ async fn try_out(service: &str, url: &str, known: Value) {
     }
 }
 
-/// The same for a read API of the showcase with an index.
+/// Tests the description of a read API of the showcase with an index.
 pub(super) async fn try_out_read_api(url: &str, client: &Client) {
     let manifest = eventually("the snapshot", Duration::from_secs(120), async || {
         let answer = e2e::http::client(Duration::from_secs(60)).get(format!("{url}/api/v1/snapshot")).send();
@@ -152,15 +151,15 @@ async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
     }
 }
 
-/// The revision of MCP without a handshake.
+/// Revision of MCP without a handshake.
 const REVISION: &str = "2026-07-28";
 
-/// A document without what changes with the clock.
+/// Removes the fields of a document that change with the clock.
 fn timeless(document: Value) -> Value {
     without(document, &["asOf", "checkedAt", "secondsSinceAttestation"])
 }
 
-/// Asks again as long as the index does not answer in time, which a Worker under load says.
+/// Repeats `ask` while the answer says that the index did not answer in time, as under load.
 async fn of_index(ask: impl AsyncFn() -> Value) -> Value {
     let answered =
         async || Some(ask().await).filter(|answer| !answer.to_string().contains("INDEX_UNAVAILABLE"));
@@ -206,7 +205,7 @@ async fn each_client_of_mcp_calls_each_tool_and_gets_what_the_api_answers() {
     }
 }
 
-/// The client, with a message of MCP and its headers: status, body, and what is left of its limit.
+/// Sends a message of MCP with its headers.
 async fn message(client: &Client, method: &str, mut params: Value) -> e2e::client::Answer {
     let name = params["name"].as_str().unwrap_or_default().to_owned();
     params["_meta"] = json!({
@@ -243,7 +242,7 @@ async fn errors_of_the_api_are_the_tools_and_a_call_counts_like_its_request() {
     let message = get.json()["error"]["message"].to_string();
     assert!(get.status == 405 && message.contains("JSON-RPC"), "{get:?}");
     assert_eq!(get.header("allow"), "POST, OPTIONS");
-    // On the way: the API's status, an error of JSON-RPC.
+    // Transport errors have the API's status and an error of JSON-RPC.
     let large = " ".repeat(16 * 1024 + 1);
     for (media_type, body, status) in [("text/plain", "{}", 415), (JSON, &large, 413)] {
         let refused = client.post("/mcp", media_type, body.to_owned()).await;
@@ -279,7 +278,7 @@ async fn a_status_that_depends_on_the_node_or_on_accept_is_described() {
     let proxy = Proxy::start(stage.chain.node.url()).await.unwrap();
     let missing = Fault::error(-32601, "the method eth_getProof does not exist");
     proxy.inject(Rule::on("eth_getProof", missing));
-    // Without keys, so that there is no token.
+    // The Worker has no keys, so that it gives no token.
     let options = counted(WorkerOptions::new(proxy.url(), stage.chain.contracts.registry));
     let worker = Worker::start(options).await.unwrap();
     let (client, holder) = (worker.client(), wallet("kyoto").address());

@@ -1,9 +1,9 @@
 //! The API as HTTP: methods, headers, browsers, and the pages about the API.
 //!
-//! 1. Every answer may be read by any web page, has an id, and the headers that protect browsers, errors
-//!    included. What is refused asks the chain nothing, and counts against no limit.
+//! 1. Every answer, errors included, is readable by any web page, and has an id and the headers that protect
+//!    browsers. A refused request reads nothing from the chain, and counts against no limit.
 //! 2. `HEAD` is `GET` without the body; `OPTIONS` answers a browser's preflight.
-//! 3. The pages about the API are there whatever the settings, cacheable, and count against no limit.
+//! 3. The pages about the API exist with any settings, are cacheable, and count against no limit.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use serde_json::json;
 
 use super::{JSON, Scene, cost, scene};
 
-/// The headers that a web page may read.
+/// Headers that a web page may read.
 const EXPOSED: &str = "age etag link retry-after x-cache x-ratelimit-limit x-ratelimit-remaining \
     x-ratelimit-reset x-request-id";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_has_its_headers_and_what_is_refused_costs_nothing() {
     let (_turn, Scene { stage, .. }) = scene().await;
-    // Without an id of its own.
+    // This client sets no request id.
     let client = Client::new(stage.worker.url()).with("origin", "https://example.org");
     let mut ids = BTreeSet::new();
     for (method, path, status, charged) in [
@@ -33,7 +33,7 @@ async fn every_answer_has_its_headers_and_what_is_refused_costs_nothing() {
         (Method::GET, "/api/v1/kya/0x12", 400, 0),
         (Method::GET, "/nowhere", 404, 0),
         (Method::GET, "/api/v1/stats/", 404, 0),
-        // Files and views of the explorer hide no route, and are none.
+        // The explorer's files and views hide no route, and are no routes.
         (Method::GET, "/assets/main.js", 404, 0),
         (Method::GET, "/_headers", 404, 0),
         (Method::GET, "/agents", 404, 0),
@@ -86,7 +86,7 @@ async fn head_is_get_without_the_body_and_a_preflight_is_answered() {
             assert_eq!(head.header(header), get.header(header), "{path}: {header}");
         }
     }
-    // A condition is one of GET and HEAD.
+    // A condition applies to GET and HEAD alone.
     let body = json!({ "wallets": [seed::wallet("zurich").address()] }).to_string();
     let posted = stage.client.with("if-none-match", "*").post("/api/v1/kya", JSON, body).await;
     assert_eq!((posted.ok()["data"].as_array().map(Vec::len), posted.header("etag")), (Some(1), ""));
@@ -131,7 +131,7 @@ async fn pages_about_the_api_are_there_whatever_the_settings() {
             ("access-control-allow-origin", "*"),
             ("cache-control", "public, max-age=3600"),
             ("x-ratelimit-remaining", ""),
-            // The chain was not asked.
+            // `HIT`, since the page needs nothing from the chain.
             ("x-cache", "HIT"),
         ] {
             assert_eq!((page.status, page.header(name)), (200, value), "{path}: {name}");

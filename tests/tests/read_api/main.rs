@@ -1,5 +1,5 @@
-//! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of
-//! `core` and `edge-api`; here the parts meet.
+//! The read API of the real Worker on a real chain: the parts together. Single answers are tested in `core`
+//! and `edge-api`.
 //!
 //! - [`answers`]: every endpoint against the contract, in the documented round trips.
 //! - [`http`]: methods, headers, links, and the pages about the API.
@@ -26,7 +26,7 @@ use e2e::worker::WorkerOptions;
 use tokio::sync::MutexGuard;
 
 const JSON: &str = "application/json";
-/// The rate limit: high enough to refuse nothing, and there to be counted.
+/// Rate limit that counts requests and is too high to refuse any.
 const LIMIT: u64 = 1_000_000;
 
 struct Scene {
@@ -34,7 +34,7 @@ struct Scene {
     showcase: Showcase,
 }
 
-/// The showcase and a Worker that stores nothing, for one test at a time: they count posts and inject faults.
+/// Takes the showcase and a Worker that stores nothing, for one test at a time: tests count and break posts.
 async fn scene() -> (MutexGuard<'static, ()>, &'static Scene) {
     static SCENE: Exclusive<Scene> = Exclusive::empty();
     let start = async || {
@@ -51,7 +51,7 @@ fn counted(options: WorkerOptions) -> WorkerOptions {
     options.var("CHAIN_ID", CHAIN_ID).var("RATE_LIMIT_PER_MINUTE", LIMIT)
 }
 
-/// How many requests a request counts as. Each time another client makes it, so that no window matters.
+/// Returns a request's cost in requests. Each is of another client, so that no window matters.
 async fn cost(client: &Client, request: impl AsyncFnOnce(Client) -> Answer) -> u64 {
     static CLIENTS: AtomicU32 = AtomicU32::new(0);
     let address = Ipv4Addr::from_bits(0x0a00_0000 + CLIENTS.fetch_add(1, Ordering::Relaxed));

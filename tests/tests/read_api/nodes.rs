@@ -1,10 +1,10 @@
-//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/engine`; here is
-//! what the runtime makes of connections.
+//! Nodes that fail on real sockets: connections in the runtime. The meaning of each kind of failure is tested
+//! in `core/tests/engine`.
 //!
-//! 1. Where there are two, the second answers and is kept; where both fail, the error comes in time, with its
+//! 1. Of two nodes the second answers and is kept; where both fail, the error comes in time, with its
 //!    message.
-//! 2. An answer without an end is read to a limit, and no further.
-//! 3. A node that is late now and then is raced by the other.
+//! 2. An endless answer is read to a limit, and no further.
+//! 3. The other node races one that is late now and then.
 //! 4. No secret of a URL, no client and no wallet is in an answer or a line of the log.
 
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use tokio::sync::OnceCell;
 
 use super::{Scene, counted, scene};
 
-/// A request's time, over all attempts.
+/// Deadline of a request, over all attempts.
 const DEADLINE: Duration = Duration::from_secs(12);
-/// What a machine under load may add to it; the client waits for longer.
+/// Time that a machine under load may add; the client waits for longer.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// User, password, path and query of two endpoints: all of it may be a provider's key.
+/// User, password, path and query of two endpoints, any of which may be a provider's key.
 const SECRETS: [[&str; 4]; 2] = [
     ["us3r-0fAKe", "p4ss%3Aw0rd", "0fAKeKey1234567890", "s3cr3t-token"],
     ["0ther-us3r", "0ther-passw0rd", "0therKey0987654321", "0ther-t0ken"],
 ];
 
-/// Two endpoints before the scene's chain, and a Worker that has both, impatient and without hedging.
+/// Two endpoints before the same chain, and a Worker with both, short time-outs and no hedging.
 struct Pair {
     first: Proxy,
     second: Proxy,
@@ -38,7 +38,7 @@ struct Pair {
     client: Client,
 }
 
-/// The pair, all well, and the first endpoint the one that is kept.
+/// Takes the pair, without faults, and with the first endpoint as the one that is kept.
 async fn pair(scene: &Scene) -> &'static Pair {
     static PAIR: OnceCell<Pair> = OnceCell::const_new();
     let start = async || {
@@ -66,7 +66,7 @@ impl Pair {
         wait_until("first endpoint kept", PATIENCE, async || {
             self.heal();
             self.second.inject(Rule::any(Fault::Refuse).once());
-            // On a busy machine either may be late; then once more.
+            // On a busy machine either may be late, and this is repeated.
             let moved = self.client.get("/health").await.status;
             self.heal();
             let kept = self.client.get("/health").await.status;
@@ -121,8 +121,8 @@ async fn of_two_nodes_the_other_answers_and_where_both_fail_the_error_comes_in_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_end_is_read_to_a_limit() {
-    /// What an instance reads of one answer, 8 MiB, and what the buffers of both ends of its connections hold
-    /// where the machine is busy.
+    /// Limit of what an instance reads of one answer, 8 MiB, with the buffers at both ends of its connections
+    /// on a busy machine.
     const MOST: usize = 32 << 20;
     let (_turn, scene) = scene().await;
     let pair = pair(scene).await;
@@ -134,20 +134,20 @@ async fn an_answer_without_an_end_is_read_to_a_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_late_now_and_then_is_raced_by_the_other() {
-    /// Requests that tell the Worker what is usual, and pay for an extra one.
+    /// Requests that show the Worker the usual time, and allow for an extra request.
     const USUAL: usize = 40;
     const LATE: Duration = Duration::from_secs(5);
     let (_turn, Scene { stage, .. }) = scene().await;
     let node = stage.chain.node.url();
     let (first, second) = (Proxy::start(node).await.unwrap(), Proxy::start(node).await.unwrap());
     let urls = format!("{} {}", first.url(), second.url());
-    // A late answer is late, and no time-out.
+    // A late answer must not be a time-out.
     let options = counted(WorkerOptions::new(&urls, stage.chain.contracts.registry).ttl(0))
         .var("RPC_TIMEOUT_SECONDS", 60)
         .var("RPC_DEADLINE_SECONDS", 60);
     let worker = Worker::start(options).await.unwrap();
     let ask = async || worker.client().get(&kya("kyoto")).await.ok();
-    // Once more where the machine was so busy that the one extra request went to an answer that was not late.
+    // Repeated where, on a busy machine, the one extra request was spent on an answer that was not late.
     wait_until("raced", Duration::from_secs(180), async || {
         first.heal();
         second.heal();

@@ -1,8 +1,8 @@
-//! What operators see: probes, settings and the log.
+//! The operator's view: probes, settings and the log.
 //!
-//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` tells of chain and nodes, or why
-//!    not.
-//! 2. Settings that are missing or wrong are named; those of the chain decide which nodes are believed.
+//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` describes chain and nodes, or
+//!    names    the fault.
+//! 2. Missing or wrong settings are named; those of the chain decide which nodes are trusted.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 
 use alloy::primitives::Address;
@@ -19,7 +19,7 @@ use super::{Scene, counted, scene};
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_say_that_the_worker_runs_and_whether_it_can_answer() {
     let (_turn, Scene { stage, .. }) = scene().await;
-    // The first of an instance asks the node what it gives.
+    // An instance's first `/readyz` probes the node's capabilities.
     stage.client.get("/readyz").await.ok();
     stage.proxy.reset();
     let ready = stage.client.get("/readyz").await.ok();
@@ -49,7 +49,7 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
     let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
     let several = format!("{dead} {}", stage.proxy.url());
     let good = counted(WorkerOptions::new(stage.proxy.url(), stage.chain.contracts.registry));
-    // The chain's first agents are weeks old.
+    // The head is weeks old, as the chain's first agents are.
     stage.proxy.inject(Rule::any(Fault::Stale { head: 6 }));
     for (options, code, words) in [
         (good.clone().unset("REGISTRY_ADDRESS"), "MISCONFIGURED", "REGISTRY_ADDRESS is not set"),
@@ -92,7 +92,7 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
 async fn each_request_leaves_one_line_that_tells_what_it_cost() {
     let (_turn, Scene { stage, showcase }) = scene().await;
     let (lineage, unknown) = (showcase.lineage("atlas"), seed::kya("nobody"));
-    // The first of an instance asks the node what it gives.
+    // An instance's first `/readyz` probes the node's capabilities.
     stage.client.get("/readyz").await.ok();
     for (id, path, route, status, cache, rpc_calls, error) in [
         ("log-1", "/livez", "/livez", 200, "", 0, ""),

@@ -1,12 +1,11 @@
-//! The edge without Cloudflare, as `docs/self-hosting.md` has it: both Workers in one process of plain
-//! workerd.
+//! The edge of `docs/self-hosting.md`, without Cloudflare: both Workers in one process of plain workerd.
 //!
-//! 1. It does what the API's description says, as the Worker under `wrangler` does.
-//! 2. Its pages and their headers are those of the Worker under `wrangler`; behind the page's nginx each
+//! 1. It behaves as the API's description says.
+//! 2. Its pages and their headers are those of the Worker by `wrangler.toml`; behind the page's nginx each
 //!    client has a limit of its own, and behind TLS links are `https`.
 //! 3. `kill -9` loses nothing of the index: the next process answers from the disk, without a node. SIGTERM
 //!    ends it with success.
-//! 4. The health check succeeds where the edge lives, and fails where it does not.
+//! 4. The health check succeeds while the edge runs, and fails otherwise.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -28,10 +27,10 @@ use tempfile::TempDir;
 use super::descriptions::{described, try_out_read_api};
 use super::{LIMIT, counted, scene};
 
-/// Answered by the index alone.
+/// Path that only the index answers.
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=5";
 
-/// Whether the health check of the image succeeds, at this address in place of its own.
+/// Returns whether the image's health check succeeds at this address.
 fn is_healthy(edge: &str) -> bool {
     let mut check = Command::new(repo::node_tool("workerd").unwrap());
     let address = format!("edge={}", edge.trim_start_matches("http://"));
@@ -95,7 +94,7 @@ async fn its_pages_are_those_of_the_worker_and_clients_are_those_that_a_proxy_na
         assert_eq!(own.status, other.status, "{method} {path}");
         let mut headers = [own, other].map(|answer| {
             let mut headers = answer.headers.clone();
-            // Of the moment, of the connection, and of the way in which files are served.
+            // These differ by time, by connection, and by the way in which files are served.
             let others = "date x-request-id connection content-length transfer-encoding etag \
                 cf-cache-status age ratelimit x-ratelimit-remaining x-ratelimit-reset";
             others.split_whitespace().for_each(|name| drop(headers.remove(name)));
