@@ -1,8 +1,8 @@
-//! The cost of an answer from the cache, in ratios that a busy machine keeps: a light `cargo xtask bench`.
+//! The cost of cached answers, in ratios that hold on a busy machine: a light version of `cargo xtask bench`.
 //!
-//! 1. A warm answer takes little more of the machine than `/livez`, which reads nothing.
-//! 2. It takes less than the same answer of a Worker in JavaScript.
-//! 3. The peers that the Worker is measured beside answer the same.
+//! 1. A warm answer costs little more than `/livez`, which reads nothing.
+//! 2. It costs less than the same answer of a Worker in JavaScript.
+//! 3. The peers in the measurement give the same answers.
 //! 4. A new instance gives its first answer within 60 ms.
 
 use std::fmt::Debug;
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
 
 const SECONDS: u32 = 1;
-/// How often two paths take turns under load before they are compared.
+/// Turns of two paths under load before they are compared.
 const TURNS: usize = 2;
-/// The least part of `/livez`'s requests a second. On a quiet machine it is above 0.7.
+/// Minimum rate, as a part of `/livez`'s requests a second. On a quiet machine it is above 0.7.
 const LEAST_RATE: f64 = 0.5;
-/// The most processor time, as a multiple of `/livez`'s. On a quiet machine it is below 1.7.
+/// Maximum processor time, as a multiple of `/livez`'s. On a quiet machine it is below 1.7.
 const MOST_CPU: f64 = 2.5;
-/// The most time that a new instance may take for its first answer. On a quiet machine it is about 12 ms.
+/// Maximum time of a new instance's first answer. On a quiet machine it is about 12 ms.
 const FIRST_ANSWER: Duration = Duration::from_millis(60);
 
 /// A registry and the servers that answer for it.
@@ -57,13 +57,13 @@ impl Setup {
     }
 }
 
-/// One registry and its servers, for one test at a time: they measure.
+/// Takes one registry and its servers, for one test at a time, since the tests measure.
 async fn setup() -> (MutexGuard<'static, ()>, &'static Setup) {
     static SETUP: Exclusive<Setup> = Exclusive::empty();
     SETUP.take(Setup::start).await
 }
 
-/// Measures until a figure is good, at most so often: other work on the machine can spoil a figure, but
+/// Measures until a figure is good, at most `most` times: other work on the machine can spoil a figure, but
 /// cannot make a slow answer quick.
 async fn once_in<T: Debug>(most: usize, what: &str, good: impl Fn(&T) -> bool, measure: impl AsyncFn() -> T) {
     let mut seen = Vec::new();
@@ -74,14 +74,14 @@ async fn once_in<T: Debug>(most: usize, what: &str, good: impl Fn(&T) -> bool, m
     println!("{what}: {seen:?}");
 }
 
-/// How two loads compare, the second by the first.
+/// Ratios of the second of two loads to the first.
 #[derive(Debug, Clone, Copy)]
 struct Ratio {
     rate: f64,
     cpu: f64,
 }
 
-/// Puts load on two paths in turns, so that what slows the machine down for a while slows both.
+/// Puts load on two paths in turns, so that a slow phase of the machine slows both.
 async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
     let (mut rates, mut cpu) = ([0.0; 2], [0.0; 2]);
     for _ in 0..TURNS {
@@ -98,7 +98,7 @@ async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
 async fn a_warm_answer_costs_little_more_than_livez() {
     let (_turn, setup) = setup().await;
     let (server, kya) = (setup.server(Kind::Worker), seed::kya("kyoto"));
-    // What runs often is compiled better than what ran a few times.
+    // Warm up: the runtime compiles hot code better.
     for path in [LIVEZ, &kya] {
         server.load(path, SECONDS, None).await.unwrap();
     }
@@ -133,7 +133,7 @@ async fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     once_in(8, LIVEZ, |time| *time <= FIRST_ANSWER, first_answer).await;
 }
 
-/// A document without its clock fields, and without the block and the wallet's past, which peers lack.
+/// Removes the clock fields of a document, and the block and the wallet's past, which peers lack.
 fn without_clocks(document: Value) -> Value {
     let past = ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"];
     let mut document = without(document, &[&past[..], &["checkedAt", "secondsSinceAttestation"]].concat());

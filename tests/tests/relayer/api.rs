@@ -1,5 +1,5 @@
-//! The HTTP surface: what good answers look like, and what every answer carries. The relay's shapes in each
-//! state are in `relayer-daemon/src/http/shapes.rs`.
+//! The HTTP surface: the shapes of successful answers, and the headers of every answer. The relay's shapes in
+//! each state are in `relayer-daemon/src/http/shapes.rs`.
 
 use e2e::anvil::quantity;
 use reqwest::Method;
@@ -79,7 +79,7 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
 async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     let stage = Stage::set().await.var("RELAY_WAIT_SECONDS", 1);
     let (_daemon, client) = stage.daemon().await;
-    // Both want the same wallet for their agent, and both are told in advance that they may have it.
+    // Both register an agent with the same wallet, and each simulation succeeds before either is mined.
     let wanted = register(Address::repeat_byte(0x77));
     let [first, second] = ["alice", "bob"].map(|name| stage.desk.request(&agent(name), 0, &wanted));
     let pending = answer(stage.leave_pending(&client, &first).await).await;
@@ -97,7 +97,7 @@ async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     let told = client.state(&second).await.ok();
     assert_eq!(told["error"], "Wallet already registered to another agent");
     assert_eq!(told["code"], "CALL_REVERTED");
-    // The failed one cost gas, and counts.
+    // The reverted relay cost gas, which counts.
     assert_eq!(client.used_wei().await, stage.paid_by(&stage.accounts).await);
 
     let unknown = stage.desk.registration(&agent("bob"), 7);
@@ -133,7 +133,7 @@ async fn probes_and_metrics_answer_any_page_may_call_and_every_answer_has_a_requ
     assert!(preflight.header("access-control-allow-headers").contains("Content-Type"));
     assert!(preflight.header("access-control-allow-methods").contains("POST"));
     assert_ne!(good.header("x-request-id"), bad.header("x-request-id"));
-    // Nothing that would break a log line comes back.
+    // A request id that would break a log line is not echoed.
     for (id, is_plain) in
         [("client-17.b_2", true), ("a b", false), ("<script>", false), (&"x".repeat(65), false)]
     {

@@ -1,5 +1,5 @@
-//! The daily gas budget, used up by real spending: refused with a time to wait, told by `/readyz`, without a
-//! call or a write, also after a restart.
+//! The daily gas budget, used up by real spending: a refusal has a time to wait, shows in `/readyz`, and
+//! takes no call and no write, also after a restart.
 
 use crate::prelude::*;
 

@@ -1,5 +1,5 @@
-//! A reorganisation of a real node that takes a mined transaction back is noticed in idle time, and undone.
-//! The orders in which this and other faults come are drawn by `relayer-daemon/tests/sender_model.rs`.
+//! An idle daemon notices that a real node's reorganisation has undone a mined transaction, and has it
+//! executed again. `relayer-daemon/tests/sender_model.rs` draws random orders of this and other faults.
 
 use crate::prelude::*;
 

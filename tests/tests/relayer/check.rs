@@ -1,13 +1,12 @@
-//! `relayer-daemon check`: one screen of ticks, or the one line that says what is wrong; `serve` refuses what
-//! it crosses.
+//! `relayer-daemon check`: one screen of ticks, or the one line that names the fault; `serve` refuses to
+//! start with it.
 
 use alloy::primitives::{Bytes, keccak256};
 use e2e::deploy::deploy;
 
 use crate::prelude::*;
 
-/// Runs `check`, which must find exactly one thing wrong, in a line with these words; `serve` must refuse as
-/// well.
+/// Checks that `check` finds exactly one fault, in a line with these words, and that `serve` refuses as well.
 async fn crosses(options: &DaemonOptions, words: &[&str]) {
     let (is_good, printed) = options.check().await.unwrap();
     let crosses: Vec<&str> = printed.lines().filter(|line| line.starts_with('✗')).collect();
@@ -46,7 +45,7 @@ async fn a_good_chain_has_ticks_only_before_beside_and_after_a_daemon() {
     answer(posted).await.ok();
     daemon.kill();
 
-    // What nodes say for a block that they have pruned; `earliest` is then the first that they still have.
+    // Answers of nodes about a pruned block; `earliest` is then the first block that they still have.
     let block = stage.chain.node.block(stage.chain.node.height().await.unwrap()).await.unwrap();
     for pruned in [
         Fault::Result(Value::Null),
@@ -71,7 +70,7 @@ async fn each_thing_wrong_has_its_line() {
     let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
     let nobody = agent("nobody").address().to_checksum(None);
     let no_contract = format!("no contract at {nobody}");
-    // A registry that trusts another forwarder, good in itself.
+    // A valid registry that trusts another forwarder.
     let other = deploy(stage.chain.node.url(), dev_key(0)).await.unwrap().registry.to_string();
     let renamed = rename_forwarder(&stage.chain).await.to_string();
     for (name, value, line, words) in [
@@ -101,14 +100,14 @@ async fn each_thing_wrong_has_its_line() {
     let (is_good, printed) = fresh().var("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://a/").check().await.unwrap();
     assert!(!is_good && printed.contains("✗ telemetry"), "{printed}");
 
-    // Somebody else sends with this key.
+    // Another program sends with this key.
     let account = relayer().address();
     stage.chain.node.set_automine(false).await.unwrap();
     let foreign = json!([{ "from": account, "to": nobody }]);
     stage.chain.node.command("eth_sendTransaction", foreign).await.unwrap();
     crosses(&fresh(), &["pending", "another program uses this key"]).await;
     stage.mine().await;
-    // EIP-7702: the account's code names another account's.
+    // EIP-7702: the account delegates to another account's code.
     let code: Bytes = hex::decode(format!("ef0100{}", "11".repeat(20))).unwrap().into();
     stage.chain.node.set_code(account, &code).await.unwrap();
     crosses(&fresh(), &["delegation", "EIP-7702"]).await;
@@ -118,7 +117,7 @@ async fn each_thing_wrong_has_its_line() {
     crosses(&fresh(), &["balance", "less than 0.001"]).await;
 }
 
-/// A forwarder whose EIP-712 name is another one: the real code with the name's hash replaced.
+/// Installs a forwarder with another EIP-712 name: the real code with the name's hash replaced.
 async fn rename_forwarder(chain: &Chain) -> Address {
     let code = json!([chain.contracts.forwarder, "latest"]);
     let code: Bytes = chain.node.request("eth_getCode", code).await.unwrap();

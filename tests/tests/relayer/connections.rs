@@ -1,4 +1,4 @@
-//! Connections: a crowd of them takes from nobody else what the daemon and other clients need.
+//! Connections: a crowd of them leaves the daemon and other clients what they need.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::prelude::*;
 
 const OPEN: &str = "relayer_http_connections";
 
-/// Connections to the daemon at `url` from this address of the machine, which say nothing.
+/// Opens silent connections to the daemon at `url` from this address of the machine.
 async fn idle(url: &str, from: [u8; 4], count: usize) -> Vec<TcpStream> {
     let address: SocketAddr = url.trim_start_matches("http://").parse().unwrap();
     let mut streams = Vec::new();
@@ -29,12 +29,12 @@ fn is_closed(stream: &TcpStream) -> bool {
 #[tokio::test]
 async fn a_crowd_takes_neither_the_daemons_descriptors_nor_other_clients_places() {
     let stage = Stage::set().await.var("MAX_CONNECTIONS_PER_IP", 30).var("TRUSTED_PROXIES", "127.0.0.3");
-    // Half of 160 are for clients, 30 of these for one address.
+    // Half of the 160 descriptors are for clients, 30 of these for one address.
     let (daemon, client) = start(&stage.options.clone().descriptors(160)).await;
     let neighbour = client.from_address(Ipv4Addr::new(127, 0, 0, 2));
     let crowd = idle(daemon.url(), [127, 0, 0, 1], 200).await;
     let proxy = idle(daemon.url(), [127, 0, 0, 3], 40).await;
-    // All but 30, and fewer where the first of them were idle for too long before the last came.
+    // All but 30 are refused, and fewer where the first ones were idle for too long before the last arrived.
     let closed = || crowd.iter().filter(|stream| is_closed(stream)).count();
     wait_until("refused", PATIENCE, async || closed() >= 140).await;
     let refused = neighbour.metric("relayer_http_connections_refused_total").await;
@@ -45,7 +45,7 @@ async fn a_crowd_takes_neither_the_daemons_descriptors_nor_other_clients_places(
     wait_until("closed", PATIENCE, async || neighbour.metric(OPEN).await == 1.0).await;
 
     let mut stream = idle(daemon.url(), [127, 0, 0, 1], 1).await.remove(0);
-    // More answers than any socket's buffers hold.
+    // The answers exceed any socket's buffers.
     let requests = "GET /openapi.json HTTP/1.1\r\nhost: relayer\r\n\r\n".repeat(1_000);
     let writing = tokio::spawn(async move {
         let _ = stream.write_all(requests.as_bytes()).await;
@@ -54,7 +54,7 @@ async fn a_crowd_takes_neither_the_daemons_descriptors_nor_other_clients_places(
     wait_until("connected", PATIENCE, async || neighbour.metric(OPEN).await == 2.0).await;
     wait_until("closed", PATIENCE, async || neighbour.metric(OPEN).await == 1.0).await;
     let mut answers = Vec::new();
-    // Whether it ends or breaks off: there is not a thousand times the description.
+    // The connection may end or break off, but not after a thousand descriptions.
     let _ = writing.await.unwrap().read_to_end(&mut answers).await;
     let description = neighbour.get("/openapi.json").await.text;
     assert!(answers.len() < 1_000 * description.len(), "{}", answers.len());
@@ -78,7 +78,7 @@ async fn a_burst_waits_until_the_daemon_has_time_and_sigterm_is_heard_though_eve
     }
     daemon.kill();
 
-    // Some tries: a busy machine may need longer than a daemon that ends has.
+    // Several tries, since a busy machine may exceed the daemon's time limit for its end.
     let mut in_time = false;
     for _ in 0..3 {
         in_time = in_time || ends_in_time_though_every_place_is_taken().await;
@@ -90,7 +90,7 @@ async fn ends_in_time_though_every_place_is_taken() -> bool {
     let stage = Stage::set().await.var("MAX_CONNECTIONS", 8);
     let (mut daemon, client) = stage.daemon().await;
     let posted = stage.leave_pending(&client, &stage.registration("alice")).await;
-    // The last ones stand in the kernel's queue.
+    // The last ones wait in the kernel's queue.
     let _silent = idle(daemon.url(), [127, 0, 0, 1], 12).await;
     let (status, took) = daemon.terminate().await.unwrap();
     assert!(status.success(), "{status} after {took:?}");

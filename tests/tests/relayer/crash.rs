@@ -1,9 +1,9 @@
-//! Dying at any moment: each request is executed at most once, none that was accepted is lost, no nonce is
-//! skipped, and the budget is what it was.
+//! Death at any moment: each request is executed at most once, no accepted one is lost, no nonce is skipped,
+//! and the budget is unchanged.
 
 use crate::prelude::*;
 
-/// The points of `relayer-daemon/src/process/faults.rs` that each relay passes.
+/// Crash points of `relayer-daemon/src/process/faults.rs` that each relay passes.
 const POINTS: &str = "after_accept after_reserve after_simulate after_nonce after_sign after_journal \
     after_send after_receipt before_settle after_settle before_answer";
 
@@ -11,7 +11,7 @@ const POINTS: &str = "after_accept after_reserve after_simulate after_nonce afte
 async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
     let stage = Stage::set().await;
     for point in POINTS.split(' ') {
-        // It dies at the second passage; the first relay passes it alive.
+        // The daemon dies when the point is passed for the second time, and survives the first relay.
         let (daemon, client) = start(&stage.options.clone().var("CRASH_AT", format!("{point}:2"))).await;
         let signer = agent(point);
         let request = |nonce: u64| {
@@ -20,23 +20,23 @@ async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
         };
         stage.relay(&client, &request(0)).await;
         let used = client.used_wei().await;
-        // One signer's next two, and another signer's first, all at once.
+        // Two more requests of this signer and the first of another one, at once.
         let requests = [request(1), request(2), stage.registration(&format!("beside {point}"))];
         stage.expect(&requests);
         let answers = requests.each_ref().map(|request| post(&client, request));
         daemon.crashed(point).await.unwrap();
         for posted in answers {
-            // Some had their answer already; none had a wrong one.
+            // Some have their answer already, which then is right.
             if let Ok(answer) = posted.await.unwrap() {
                 answer.ok();
             }
         }
         let (_daemon, client) = stage.daemon().await;
         assert!(client.used_wei().await >= used, "{point}: a restart refills nothing");
-        // Whatever had been accepted goes on without its client.
+        // Accepted requests go on without their clients.
         wait_until("settled", PATIENCE, async || client.metric("relayer_queue_depth").await == 0.0).await;
         for request in &requests {
-            // As a client does that lost its connection. 401: it was carried out, as the audit sees.
+            // The client retries after the lost connection. 401: it was executed, which the audit checks.
             assert!([200, 401].contains(&client.relay(request).await.status));
         }
         stage.audit(&client).await;
@@ -49,7 +49,7 @@ async fn a_replacement_that_was_journalled_but_not_sent_is_sent_after_the_restar
     let (mut daemon, client) = start(&stage.options.clone().var("CRASH_AT", "before_replacement_send")).await;
     let request = stage.registration("alice");
     let posted = stage.leave_pending(&client, &request).await;
-    // Far above what was offered when it was one gwei.
+    // Far above the fee that was offered at one gwei.
     let mine_dear_block = async || {
         stage.gas_costs(20_000_000_000).await;
         stage.chain.node.mine(1).await.unwrap();

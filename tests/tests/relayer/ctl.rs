@@ -1,5 +1,5 @@
-//! `relayer-daemon ctl`: orders by the socket of a daemon alone, and by the store of a fleet. What the store
-//! has of them is in `relayer-daemon/tests/store/control.rs`.
+//! `relayer-daemon ctl`: orders through the socket of a single daemon, and through the store of a fleet.
+//! Orders in the store are tested in `relayer-daemon/tests/store/control.rs`.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,12 +10,12 @@ use crate::fleet::Fleet;
 use crate::policy::{with_policy, write};
 use crate::prelude::*;
 
-/// How soon another account has executed the relays of one that is abandoned.
+/// Time within which another account executes the relays of an abandoned one.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(60);
 const PAUSED: &str = "Relayer takes no requests at present. Please try again later or use direct mode.";
 const CANCELLED: &str = "The operator has cancelled this relay. Nothing was executed.";
 
-/// Gives orders with the settings of a daemon.
+/// An operator, who gives orders with the settings of a daemon.
 struct Operator(DaemonOptions);
 
 impl Operator {
@@ -25,7 +25,7 @@ impl Operator {
         printed
     }
 
-    /// Gives an order twice.
+    /// Gives an order twice; the second answer says that it was done already.
     async fn twice(&self, order: &str, first: &str) {
         self.says(order, 0, first).await;
         self.says(order, 0, "already").await;
@@ -65,7 +65,7 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
     ctl.twice("resume", "intake is open").await;
     until_open(&client).await;
 
-    // The one behind the first of its signer waits, and is not sent.
+    // The signer's second request waits for the first, and is not sent.
     let behind = stage.desk.request(&agent("sent"), 1, &attest(1));
     let waiting = post(&client, &behind);
     wait_until("accepted", PATIENCE, async || client.state(&behind).await.status == 200).await;
@@ -166,7 +166,7 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     let (fleet, _) = Fleet::on(with_policy().await.0, 2, 2, Duration::ZERO);
     write(&fleet.stage.options, "deny = []");
     let (mut daemons, clients) = fleet.start().await;
-    // Without a socket there.
+    // This data directory has no socket.
     let ctl = Operator(fleet.options[0].clone().with_empty_journal());
     let executed = fleet.stage.registration("executed");
     fleet.stage.relay(&clients[0], &executed).await;
@@ -237,7 +237,7 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
 async fn an_order_to_a_database_without_this_relayers_journal_fails_and_changes_nothing() {
     let fleet = Fleet::set(1, 1).await;
     let _daemons = fleet.start().await;
-    // Without a socket there.
+    // This data directory has no socket.
     let options = fleet.options[0].clone().with_empty_journal();
     let elsewhere = options.clone().var("STORE_URL", fleet.postgres.schema());
     let none = "there is no journal in the database of STORE_URL";
@@ -263,7 +263,7 @@ async fn relays_of_a_stolen_key_are_executed_by_another_within_a_minute_also_whi
     let (stolen, node) = (fleet.stage.accounts[0], &fleet.stage.chain.node);
     let ctl = Operator(fleet.options[0].clone().with_empty_journal());
     ctl.says(&format!("abandon {stolen}"), 1, "cordon it first").await;
-    // The thief's transactions have taken the place of ours, and the funds.
+    // The thief has replaced the relayer's transactions and taken the funds.
     node.command("anvil_dropAllTransactions", json!([])).await.unwrap();
     node.set_balance(stolen, U256::ZERO).await.unwrap();
     node.set_automine(true).await.unwrap();

@@ -1,4 +1,4 @@
-//! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
+//! `relayer-daemon drain`: the daemon accepts no new request, finishes the accepted ones, and ends.
 
 use e2e::{postgres::Postgres, process::Process};
 
@@ -26,7 +26,7 @@ async fn a_running_daemon_is_asked_finishes_what_it_has_and_ends() {
     assert!(late.refused(503, "SHUTTING_DOWN", message).number("retry-after") > 0);
     assert_eq!(client.state(&request).await.ok()["state"], "pending");
     let copy = post(&client, &request);
-    // The two that wait, and the one that asks.
+    // Two waiting connections, and that of this request.
     wait_until("joined", PATIENCE, async || client.metric("relayer_http_connections").await == 3.0).await;
     assert!(drain.exit_status().unwrap().is_none(), "it waits");
 
@@ -83,7 +83,7 @@ async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
         assert!(code == 0 && printed.contains(words), "{code}, {printed}");
     }
     wait_until("replaced", PATIENCE, async || stage.sent().len() == 2).await;
-    // Neither ends it.
+    // Neither signal ends the drain.
     for signal in [Signal::HUP, Signal::USR1] {
         drain.signal(signal).unwrap();
     }

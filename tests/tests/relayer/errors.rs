@@ -1,5 +1,5 @@
-//! The relayer's error table as a client meets it: status, code, message, and what it costs. Every wrong body
-//! and forged signature is in `core/tests/forward`.
+//! The relayer's error table as a client sees it: status, code, message and cost. Every wrong body and forged
+//! signature is in `core/tests/forward`.
 
 use registry_core::eth::abi::ForwardRequest;
 
@@ -34,7 +34,7 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
     for (request, message) in [
         (stage.desk.request(&alice, 0, &attest(9)), "Agent not found"),
         (stage.desk.request(&alice, 0, &reactivate), "Only regulator"),
-        // The registry has no chance to say a word.
+        // The gas does not suffice for a reason from the registry.
         (stage.desk.sign(&alice, little), "Call failed without a reason; request.gas may be too low"),
     ] {
         client.relay(&request).await.refused(500, "CALL_REVERTED", message);
@@ -65,7 +65,7 @@ async fn a_large_body_is_refused_while_it_arrives_and_a_slow_one_is_cut_off() {
     let stage = Stage::set().await;
     let (daemon, client) = stage.daemon().await;
     let message = "Request body is larger than 64 KiB";
-    // Exactly at the limit it is read, and found to be no JSON.
+    // A body exactly at the limit is read, and found not to be JSON.
     client.post_relay(" ".repeat(64 * 1024)).await.refused(400, "INVALID_JSON", "Body is not a JSON object");
     client.post_relay(" ".repeat(64 * 1024 + 1)).await.refused(413, "BODY_TOO_LARGE", message);
 
@@ -80,10 +80,10 @@ async fn a_large_body_is_refused_while_it_arrives_and_a_slow_one_is_cut_off() {
         stream.read_exact(&mut answer).await.unwrap();
         String::from_utf8_lossy(&answer).into_owned()
     };
-    // Announced and never sent: refused on the announcement.
+    // A long body that is announced and never sent is refused on the announcement.
     let mut announced = begin("content-length: 10000000000\r\n\r\n").await;
     assert_eq!(status(&mut announced).await, "HTTP/1.1 413");
-    // Sent without an announcement, and without an end: refused once it is too much.
+    // An unannounced and endless body is refused once it is too long.
     let mut endless = begin("transfer-encoding: chunked\r\n\r\n").await;
     let chunk = format!("1000\r\n{}\r\n", "y".repeat(4096));
     endless.write_all(chunk.repeat(17).as_bytes()).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_large_body_is_refused_while_it_arrives_and_a_slow_one_is_cut_off() {
     let mut without_body = begin("content-length: 100\r\n\r\n").await;
     let mut without_end_of_head = begin("content-le").await;
     assert_eq!(status(&mut without_body).await, "HTTP/1.1 408");
-    // Closed with or without a 408 of its own, but closed.
+    // The connection is closed, with a 408 or without.
     let _ = without_end_of_head.read_to_end(&mut Vec::new()).await;
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     client.get("/livez").await.ok();

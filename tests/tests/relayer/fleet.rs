@@ -1,8 +1,7 @@
 //! Several daemons on one Postgres database. Leases, claims and standstills in every order, copies at several
 //! daemons, and limits that hold for all are in `relayer-daemon/tests/sender_model.rs` and
-//! `tests/store/fleet.rs`.
-//! The variables of long runs are in `docs/testing.md`; `FLEET_BLOCK_MS` is for long streams, since the node
-//! goes through all its state for a block.
+//! `tests/store/fleet.rs`. The variables of long runs are in `docs/testing.md`; `FLEET_BLOCK_MS` is for long
+//! streams, since the node goes through all its state for a block.
 
 use std::slice::from_ref;
 
@@ -10,12 +9,12 @@ use e2e::postgres::{Passed, Postgres};
 
 use crate::prelude::*;
 
-/// How long a client waits for one daemon's answer.
+/// Time that a client waits for one daemon's answer.
 const ANSWER: Duration = Duration::from_secs(8);
-/// How long one request may take through all that goes wrong.
+/// Time limit of one request through all faults.
 const PATIENCE_UNDER_FAULTS: Duration = Duration::from_secs(300);
 
-/// A chain, a database, and what daemons on both start with: each has a data directory of its own.
+/// A chain, a database, and the options of daemons on both, each with a data directory of its own.
 pub(crate) struct Fleet {
     pub(crate) stage: Stage,
     pub(crate) postgres: Postgres,
@@ -27,7 +26,7 @@ impl Fleet {
         Self::on(Stage::set().await, daemons, accounts, Duration::ZERO).0
     }
 
-    /// The same on this chain, so far from the database, and what its daemons send there.
+    /// Sets up daemons on this chain, this far from the database; also returns counts of their statements.
     pub(crate) fn on(stage: Stage, daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
         let postgres = Postgres::start(&[]);
         let (mut url, mut passed) = (postgres.schema(), Arc::default());
@@ -49,7 +48,7 @@ impl Fleet {
             daemons.push(Daemon::start(options).await.unwrap());
         }
         let clients: Vec<RelayClient> = daemons.iter().map(Daemon::client).collect();
-        // Each has its part of the accounts, as far as they go.
+        // Each daemon gets accounts, as far as there are enough.
         let holders = self.stage.accounts.len().min(daemons.len());
         wait_until("shared out", PATIENCE, async || {
             let held = join_all(clients.iter().map(held_by)).await;
@@ -62,7 +61,7 @@ impl Fleet {
     pub(crate) async fn audit(&self, client: &RelayClient) {
         self.stage.audit(client).await;
         let sent: u64 = self.stage.sent_by_each().await.iter().sum();
-        // A lease is checked when a transaction is written down: what is there was signed with one.
+        // The store checks a lease with each transaction: those in it were signed under one.
         let settled =
             "SELECT count(*) FROM s0.nonces JOIN s0.transactions ON hash = mined_hash WHERE state = 'mined'";
         assert_eq!(self.postgres.sql(settled), sent.to_string(), "transactions that are in the journal");
@@ -74,8 +73,8 @@ async fn held_by(client: &RelayClient) -> usize {
     status["accounts"].as_array().unwrap().iter().filter(|account| account["state"] != "elsewhere").count()
 }
 
-/// A client that does not give up: posts to one daemon after the other, of which some may be gone, until one
-/// of them says that the request was executed.
+/// Retries a request, at one daemon after the other, of which some may be gone, until one reports that it was
+/// executed.
 async fn insist(clients: &[RelayClient], request: &Signed) {
     let deadline = Instant::now() + PATIENCE_UNDER_FAULTS;
     let mut last = String::new();
@@ -83,7 +82,7 @@ async fn insist(clients: &[RelayClient], request: &Signed) {
         assert!(Instant::now() < deadline, "{} was not executed: {last}", request.id);
         match timeout(ANSWER, client.try_relay(request)).await {
             Ok(Ok(answer)) if answer.status == 200 || answer.text.contains("ALREADY_RELAYED") => return,
-            // 202: it goes on. 401: the node was asked too early. Others may pass.
+            // 202: it is pending. 401: the node was asked too early. Other errors may be temporary.
             Ok(Ok(answer)) => last = answer.text,
             Ok(Err(error)) => last = error.to_string(),
             Err(_) => last = "no answer".to_owned(),
@@ -92,8 +91,8 @@ async fn insist(clients: &[RelayClient], request: &Signed) {
     }
 }
 
-/// Posts so many requests a second, to the daemons in turns, until all are executed; the times that half of
-/// them and 95 % took at most.
+/// Posts this many requests a second, to the daemons in turns, until all are executed; returns the median and
+/// the 95th percentile of their times.
 pub(crate) async fn paced(clients: &[RelayClient], requests: &[Signed], per_second: u64) -> [Duration; 2] {
     let began = Instant::now();
     let mut took = join_all(requests.iter().enumerate().map(async |(turn, request)| {
@@ -123,7 +122,7 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let relays = number("FLEET_RELAYS", 200) as usize;
     let [pause, standstill] = [("FLEET_PAUSE", 2), ("FLEET_STANDSTILL", 13)]
         .map(|(name, default)| Duration::from_secs(number(name, default)));
-    // Slow enough that the stream flows while everything goes wrong.
+    // Slow enough that the stream lasts through all faults.
     let pace = Duration::from_secs(1) / number("FLEET_PER_SECOND", 6) as u32;
     let fleet = Fleet::set(3, 6).await;
     let (daemons, clients) = fleet.start().await;
@@ -134,14 +133,14 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let ticks = Arc::new(tokio::sync::Mutex::new(interval(pace)));
     let began = Instant::now();
     let stream = |turn| {
-        // A load balancer has each begin with another daemon.
+        // As behind a load balancer, each client begins with another daemon.
         let clients: Vec<_> = clients.iter().cycle().skip(turn).take(clients.len()).cloned().collect();
         let requests = Arc::clone(&requests);
         let (next, ticks, went_wrong) = (Arc::clone(&next), Arc::clone(&ticks), Arc::clone(&went_wrong));
         tokio::spawn(async move {
             while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 ticks.lock().await.tick().await;
-                // The stream is not over before all of it went wrong.
+                // The stream does not end before all faults have occurred.
                 while next.load(Ordering::Relaxed) > relays - CLIENTS
                     && went_wrong.load(Ordering::Relaxed) < FAULTS.len()
                 {
@@ -185,7 +184,7 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let rate = relays as f64 / took.as_secs_f64();
     println!("{relays} relays in {took:.1?} through {went_wrong:?} faults, {rate:.0} a second");
     for client in &clients {
-        // Any daemon knows all of them.
+        // Each daemon knows all requests.
         fleet.audit(client).await;
     }
 }

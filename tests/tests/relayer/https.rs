@@ -1,6 +1,6 @@
-//! Endpoints over HTTPS, with a certificate authority that the operator names in `SSL_CERT_FILE`: a relay
-//! goes over it. Without that authority, with the wrong name or past its date nothing is sent, and `check`
-//! says which it is; it also tells a refused connection, an unknown name, a plain server and silence apart.
+//! A relay over an HTTPS endpoint, with a certificate authority that the operator names in `SSL_CERT_FILE`.
+//! With another authority, a wrong name or an expired certificate nothing is sent, and `check` names the
+//! fault; it also distinguishes a refused connection, an unknown name, a plain server and silence.
 
 use e2e::tls::{Authority, TlsFront};
 
@@ -22,8 +22,8 @@ async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {
     let untrusted = TlsFront::start(&other, upstream).await.unwrap();
     let misnamed = TlsFront::start_as(&authority, "rpc.example", 4000, upstream).await.unwrap();
     let expired = TlsFront::start_as(&authority, "localhost", 2001, upstream).await.unwrap();
-    // Longer than a name in the DNS may be (RFC 1035): refused without a question to the machine's resolver,
-    // which may be slow or silent.
+    // The name is longer than DNS allows (RFC 1035), so it is refused without the machine's resolver, which
+    // may be slow or silent.
     let unknown = format!("http://{}.invalid:8545", "a".repeat(64));
     for (url, fault, expected) in [
         (untrusted.url(), None, "certificate not trusted"),

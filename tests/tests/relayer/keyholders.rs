@@ -1,11 +1,11 @@
-//! Keys outside the daemon: in AWS KMS (moto's), and in remote signers written in Python.
+//! Keys outside the daemon: in moto's AWS KMS, and in remote signers written in Python.
 
 use e2e::keyholders::{Kms, RemoteSigner};
 
 use crate::prelude::*;
 
 const PATH: &str = "s3cr3tsigner";
-/// Seconds: as long as a signer that works may take on a busy machine.
+/// Time-out in seconds, enough for a working signer on a busy machine.
 const SIGNER_TIMEOUT: u64 = 6;
 
 struct Signers {
@@ -29,14 +29,14 @@ impl Signers {
         for (name, value) in kms.vars() {
             stage.options = stage.options.var(name, value);
         }
-        // The second answers with the bytes, the first with an object.
+        // The second signer answers with the bytes, the first with an object.
         let urls = format!("{}/{PATH},{}/bare/{PATH}", remote[0].url(), remote[1].url());
         let stage = stage.var("RELAYER_KEY_REMOTE", urls).var("SIGNER_TIMEOUT_SECONDS", SIGNER_TIMEOUT);
         let stage = stage.var("RELAYER_KEY_REMOTE_ADDRESS", format!("{first},{second}"));
         Self { stage, kms, remote }
     }
 
-    /// Has twelve relays sent at once by these accounts, and waits until they are executed.
+    /// Has twelve relays executed that are posted at once; checks that exactly these accounts send them.
     async fn carried_by(&self, client: &RelayClient, name: &str, accounts: &[usize]) {
         let (requests, before) = (self.stage.registrations(name, 12), self.stage.sent_by_each().await);
         self.stage.leave_all_pending(client, &requests).await;
@@ -90,7 +90,7 @@ async fn a_signer_that_fails_stops_its_account_alone_and_the_others_carry_its_re
         signers.remote[0].mode("good").await.unwrap();
         signers.until_state(&client, 1, "ready").await;
     }
-    // What was signed is mined without them.
+    // Signed transactions are mined without their signers.
     let requests = signers.stage.registrations("in flight", 6);
     signers.stage.leave_all_pending(&client, &requests).await;
     daemon.kill();
@@ -138,11 +138,11 @@ async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_st
     assert!(Daemon::refuse(&both).await.unwrap().contains("more than one key"));
     let twice = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", second);
     assert!(Daemon::refuse(&twice).await.unwrap().contains("has two signers"));
-    // Alone, the key in KMS says which account is its.
+    // As the only key, the key in KMS determines the account.
     let only = stage.options.clone().without("RELAYER_KEY_KMS_ADDRESS").without("RELAYER_KEY_REMOTE");
     let (is_good, printed) = only.without("RELAYER_KEY_REMOTE_ADDRESS").check().await.unwrap();
     assert!(is_good && printed.contains(&signers.kms.address.to_string()), "{printed}");
-    // The key in KMS is another account's: that account alone is left out.
+    // Where the key in KMS is another account's, only that account is left out.
     let other = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", dev_key(3).address());
     let (is_good, printed) = other.check().await.unwrap();
     let line = printed.lines().find(|line| line.starts_with("! signer")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The published limits at the daemon's port: 20 requests an hour of one address, 10 of one signer, whatever
-//! the headers say. The README's proxy is in `tests/deployment.rs`.
+//! The published limits at the daemon's port: 20 requests an hour of one address, 10 of one signer, with any
+//! headers. The README's proxy is in `tests/deployment.rs`.
 
 use crate::prelude::*;
 
@@ -13,7 +13,7 @@ async fn each_limit_is_kept_and_says_how_long_to_wait() {
     assert_eq!((&limits["perIpPerHour"], &limits["perSignerPerHour"]), (&20.into(), &10.into()));
     let [neighbour, other, proxy] = [3, 4, 2].map(|last| client.from_address(Ipv4Addr::new(127, 0, 0, last)));
 
-    // Refused for its target, which costs the chain nothing.
+    // The request is refused for its target, without a call to the chain.
     let request = stage.registration("cheap").with("to", agent("cheap").address().to_string()).to_string();
     for index in 0..20 {
         let forged = client.forwarded_for(&format!("203.0.113.{index}"));
@@ -24,7 +24,7 @@ async fn each_limit_is_kept_and_says_how_long_to_wait() {
     assert!((1..=181).contains(&answer.number("retry-after")), "{:?}", answer.headers);
     assert_eq!(neighbour.post_relay(request).await.status, 403, "another address has a limit of its own");
 
-    // Behind a trusted proxy each client is another one.
+    // Behind a trusted proxy each address is a client of its own.
     let from = |index: u64| proxy.forwarded_for(&format!("198.51.100.{index}"));
     let alice = agent("alice");
     let forged = stage.desk.sign(&agent("mallory"), stage.registration("alice").signed.request);
@@ -40,7 +40,7 @@ async fn each_limit_is_kept_and_says_how_long_to_wait() {
     assert!((1..=361).contains(&answer.number("retry-after")), "{:?}", answer.headers);
     stage.register(&from(41), "bob").await;
 
-    // One more is served now and then.
+    // The limit refills over time, so the number until a refusal varies.
     let read = async || Some(neighbour.get("/status").await).filter(|answer| answer.status != 200);
     let refusal = eventually("limited", PATIENCE, read).await.unwrap();
     refusal.refused(429, "IP_RATE_LIMITED", "IP rate limit exceeded (5/minute)");

@@ -1,17 +1,17 @@
 //! A stream through an endpoint that takes 50 ms for each call and loses every twentieth answer after the
-//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. With
-//! `--nocapture` it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`,
+//! node has carried out the call: all requests are executed once, by all keys, and paid for as the budget
+//! says. With `--nocapture` it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`,
 //! `LOAD_BLOCK_MS` (0: a block for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS`,
 //! `LOAD_CLIENTS` and `LOAD_FAULTS` (0: no answer is lost) set the rest.
 //!
-//! Memory follows the clients that wait at once, and not the relays of the past: with nothing in flight after
-//! the second half, in which as many wait, the daemon has no more than after the first.
+//! Memory depends on the clients that wait at once, and not on past relays: with nothing in flight, the
+//! daemon has no more after the second half, with as many waiting clients, than after the first.
 
 use std::env;
 
 use crate::prelude::*;
 
-/// What may come to memory in the second half, KiB: threads, caches of SQLite that fill up, the allocator's
+/// Allowed growth of memory in the second half, KiB: threads, caches of SQLite that fill up, the allocator's
 /// fragments. In a long stream, relays that are kept whole (2.5 KB each) would exceed it.
 const MARGIN_KIB: u64 = 8_000;
 
@@ -19,15 +19,15 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |count| count.parse().unwrap())
 }
 
-/// When a request of a stream was answered.
+/// Time of an answer since the stream's start, and the request's duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Answered {
     at: Duration,
     took: Duration,
 }
 
-/// So many clients post one of these requests after the other, all of which are executed; when each was
-/// answered, in this order.
+/// Has this many clients post these requests in turn, all of which are executed; returns the times of the
+/// answers, in their order.
 async fn stream(client: &RelayClient, requests: &[Signed], clients: usize) -> Vec<Answered> {
     let (next, started) = (AtomicUsize::new(0), Instant::now());
     let streams = join_all((0..clients).map(async |_| {
@@ -44,7 +44,7 @@ async fn stream(client: &RelayClient, requests: &[Signed], clients: usize) -> Ve
     done
 }
 
-/// Memory that the daemon itself has resident once nothing is in flight, without its program text and mapped
+/// Waits until nothing is in flight; returns the daemon's resident memory without program text and mapped
 /// files, KiB.
 async fn resident(daemon: &mut Daemon, client: &RelayClient) -> u64 {
     wait_until("settled", PATIENCE, async || client.metric("relayer_queue_depth").await == 0.0).await;
@@ -59,7 +59,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     let (pace, latency) = (number("LOAD_BLOCK_MS", 0), Duration::from_millis(number("LOAD_LATENCY_MS", 50)));
     let block_time = (pace > 0).then(|| Duration::from_millis(pace));
     let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
-    // Room for all that the pools may hold: the node counts gas limits.
+    // Room for a full pool: the node counts gas limits.
     stage.chain.node.command("evm_setBlockGasLimit", json!(["0x20000000"])).await.unwrap();
     let keys = number("LOAD_KEYS", 1) as usize;
     let stage = if keys > 1 { stage.keys(keys) } else { stage };
@@ -74,8 +74,8 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     };
     stage.proxy.inject(Rule::any(Fault::Delay(latency)));
     let (mut daemon, client) = stage.daemon().await;
-    // Agents attest again and again: with one more agent in each block, the node would set the pace. A
-    // signer's next request comes once the last one has ended, most often.
+    // Few agents attest again and again: with one more agent in each block, the node would set the pace.
+    // Mostly, a signer's next request comes after the end of its last one.
     let signers: Vec<_> =
         (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();

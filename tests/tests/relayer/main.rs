@@ -24,7 +24,7 @@ mod stage;
 mod telemetry;
 mod webhooks;
 
-/// What most tests use.
+/// Imports of most tests.
 mod prelude {
     pub(crate) use crate::load::number;
     pub(crate) use crate::stage::{

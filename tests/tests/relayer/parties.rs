@@ -1,7 +1,6 @@
-//! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer with a
-//! dead receiver, and not a replay. That statements read what was asked for, however much there is, is in
-//! `relayer-daemon/tests/store/server.rs`.
-//! The long runs (`docs/testing.md`) hold the figures, too.
+//! No party of a fleet delays another's relays: not a stranger with bad signatures, not a customer with a
+//! dead receiver, and not a replay. `relayer-daemon/tests/store/server.rs` shows that statements read no more
+//! than was asked for, with any amount of rows. Only the long runs (`docs/testing.md`) also check the times.
 
 use std::env;
 
@@ -9,7 +8,7 @@ use crate::fleet::{Fleet, leases_lost, paced};
 use crate::prelude::*;
 use crate::webhooks::with_receivers;
 
-/// How soon nearly all relays are executed in spite of a flood.
+/// Time within which nearly all relays are executed in spite of a flood.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,8 +65,7 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
     // Each connection prepares its statements once.
     stream("first").await;
     let [before, _] = stream("without events").await;
-    // Four events a relay: delivered ones, and a fifth as many of which the first is due, and that were given
-    // up.
+    // Four events a relay: delivered ones, and a fifth as many with the first one due, and as many given up.
     let write_events = |count: u64, due: &str, ended: &str, was_delivered: bool| {
         fleet.postgres.sql(&format!(
             "INSERT INTO s0.webhook_events

@@ -1,4 +1,4 @@
-//! Who is sponsored: the policy file, its reload, and the decision webhook.
+//! Sponsorship: the policy file, its reload, and the decision webhook.
 
 use e2e::daemon::{replace, write_private};
 use e2e::hooks::Delivery;
@@ -11,7 +11,7 @@ pub(crate) fn write(options: &DaemonOptions, text: &str) {
     replace(&options.data_dir().join("policy.toml"), text);
 }
 
-/// A stage whose daemon has a policy file and a private file with the secret, whose path it returns.
+/// Sets up a stage with a policy file and a private file with the secret; also returns the latter's path.
 pub(crate) async fn with_policy() -> (Stage, String) {
     let stage = Stage::set().await;
     let [policy, secret] =
@@ -20,7 +20,7 @@ pub(crate) async fn with_policy() -> (Stage, String) {
     (stage.var("POLICY_FILE", policy), secret)
 }
 
-/// A new API key, and its section of the policy file.
+/// Makes a new API key; returns it with its section of the policy file.
 pub(crate) async fn key(stage: &Stage, name: &str, signers: &[Address], rest: &str) -> (String, String) {
     let (key, hash) = stage.options.api_key().await.unwrap();
     assert!(key.starts_with("rk_") && hash.starts_with("sha256:"), "{key} {hash}");
@@ -55,7 +55,7 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     client.relay(&first).await.refused(401, "API_KEY_REQUIRED", required);
     let guess = client.with_key("rk_guess");
     guess.relay(&first).await.refused(401, "API_KEY_INVALID", "API key is not known");
-    // Guesses count for their address.
+    // Guessed keys count against the address.
     let limited = "IP rate limit exceeded (2/hour)";
     guess.relay(&first).await.refused(429, "IP_RATE_LIMITED", limited);
     let denied = with_open.relay(&stage.registration("mallory")).await;
@@ -67,7 +67,7 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
         (&bobs, 403, "SIGNER_NOT_SPONSORED", "This signer is not sponsored by this API key"),
         (&attestation, 403, "FUNCTION_NOT_SPONSORED", "This function is not sponsored by this API key"),
         (&second, 429, "KEY_GAS_EXHAUSTED", "API key's gas of the day is exhausted"),
-        // The fifth of this key in an hour.
+        // This is the key's fifth request in an hour.
         (&first, 429, "KEY_RATE_LIMITED", "API key's rate limit exceeded (4/hour)"),
     ] {
         let answer = with_acme.relay(request).await;
@@ -82,7 +82,7 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     daemon.process().signal(Signal::HUP).unwrap();
     daemon.logged(&["policy not reloaded", "field=without-key", "rule=must be"]).await.unwrap();
     stage.register(&with_open, "dora").await;
-    // Requests without a key again, within the limits of addresses.
+    // This policy allows requests without a key again, within the limits of addresses.
     write(&stage.options, &sections);
     daemon.process().signal(Signal::HUP).unwrap();
     daemon.logged(&["policy reloaded", "2 keys, 1 denied"]).await.unwrap();
@@ -94,7 +94,7 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
 
 type Rule = fn(&Delivery) -> Reply;
 
-/// A signed decision about the request that is asked about.
+/// Signs a decision about the relay of a question.
 fn decided(to: &Delivery, secret: &str, mut decision: Value) -> Reply {
     decision["id"] = to.json()["id"].clone();
     Reply::signed(secret, to, &decision)
@@ -129,7 +129,7 @@ async fn the_decision_webhook_is_asked_with_a_signed_question_and_without_a_good
         }),
         ("status 500", |to| Reply { status: 500, ..allow(to) }),
         ("cannot be read", |to| decided(to, SECRET, json!({ "decision": "perhaps" }))),
-        // The question itself, sent back with its signature.
+        // The webhook returns the question itself with its signature.
         ("cannot be read", |to| Reply {
             body: to.body.clone(),
             header: Some(("x-relayer-signature", to.header("x-relayer-signature").to_owned())),
@@ -147,7 +147,7 @@ async fn the_decision_webhook_is_asked_with_a_signed_question_and_without_a_good
 
     hook.answer_by(|to| decided(to, SECRET, json!({ "decision": "allow", "maxGas": 500_000 })));
     stage.relay(&client, &first).await;
-    // A request without a key is asked about too.
+    // The webhook is asked about a request without a key, too.
     hook.answer_by(allow);
     stage.relay(&without_key, &stage.desk.request(&alice, 1, &attest(1))).await;
     stage.audit(&client).await;

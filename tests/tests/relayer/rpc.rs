@@ -1,13 +1,13 @@
-//! How often the daemon asks its node: a provider's bill, pinned, per relay and idle.
+//! The daemon's RPC calls, which a provider bills: pinned per relay, and per idle minute.
 
 use std::collections::BTreeMap;
 
 use crate::prelude::*;
 
-/// How often each method is called.
+/// Number of calls by method.
 type Calls = BTreeMap<String, usize>;
 
-/// The calls that a request costs.
+/// Relays requests, and returns the calls of the cheapest one.
 async fn least_calls(stage: &Stage, client: &RelayClient, requests: &[Signed], status: u16) -> Calls {
     let mut costs = Vec::new();
     for request in requests {
@@ -34,11 +34,11 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
     let eight = [
         ("eth_call", 1),                // verify
         ("eth_feeHistory", 1),          // the price
-        ("eth_getBalance", 1),          // enough?
-        ("eth_getTransactionCount", 2), // the next nonce; mined?
+        ("eth_getBalance", 1),          // the fee's cover
+        ("eth_getTransactionCount", 2), // the next nonce, and whether it is mined
         ("eth_getTransactionReceipt", 1),
         ("eth_sendRawTransaction", 1),
-        ("eth_simulateV1", 1), // will it succeed, and with how much gas?
+        ("eth_simulateV1", 1), // the outcome, and its gas
     ];
     for (name, delay) in [("quick", 0), ("slow", 100)] {
         stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(delay))));
@@ -50,7 +50,7 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
     let refused: Vec<_> = (90..93).map(|id| stage.desk.request(&agent("nobody"), 0, &attest(id))).collect();
     let four = [("eth_call", 1), ("eth_feeHistory", 1), ("eth_getBalance", 1), ("eth_simulateV1", 1)];
     assert_eq!(least_calls(&stage, &client, &refused, 500).await, calls(four));
-    // The monitor's call may be in between.
+    // The monitor may add a call of its own.
     let nonce = format!("/nonce/{}", agent("alice").address());
     for (path, method, most) in [("/status", "eth_getBalance", 2), (nonce.as_str(), "eth_call", 1)] {
         stage.proxy.reset();
@@ -72,6 +72,6 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
     let posts = stage.proxy.log();
     let minutes = (posts[posts.len() - 1].at - posts[0].at).as_secs_f64() / 60.0;
     let calls: usize = posts.iter().map(|post| post.methods.len()).sum();
-    // One more round of each loop may begin within this time.
+    // One further round of each loop may begin within this time.
     assert!(calls as f64 <= 19.0 * minutes + 4.0, "{calls} calls in {minutes} minutes: {posts:#?}");
 }

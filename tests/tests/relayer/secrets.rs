@@ -1,5 +1,5 @@
-//! The key, and the path and query of an RPC URL, appear nowhere: not in a log line, an error, a metric or an
-//! answer, at the most talkative log level in both formats, whatever works or breaks.
+//! The key, and the path and query of an RPC URL, appear in no log line, error, metric or answer, at the most
+//! verbose log level in both formats, whatever works or fails.
 
 use e2e::client::Answer;
 
@@ -12,20 +12,20 @@ const PASSWORD: &str = "pr0viderpassw0rd";
 
 fn assert_clean(what: &str, text: &str) {
     let key = hex::encode(relayer().to_bytes());
-    // Half of a key is too much already.
+    // Even half of the key is too much.
     for secret in [&key[16..48], PATH, QUERY, USER, PASSWORD, "/v2/"] {
         let line = text.lines().find(|line| line.to_lowercase().contains(secret));
         assert_eq!(line, None, "{what} shows a secret");
     }
 }
 
-/// Has a request executed, with a second try where a busy machine's node was too late; all answers.
+/// Has a request executed, with retries where a busy machine's node was too late; returns all answers.
 async fn executed(client: &RelayClient, request: &Signed) -> Vec<Answer> {
     let mut answers = Vec::new();
     wait_until("executed", PATIENCE, async || {
         let answer = client.relay(request).await;
         let status = answer.status;
-        // Of a transaction that the node refuses once, no client hears.
+        // A transaction that the node refuses once is not reported to the client.
         assert!(!answer.text.contains("TRANSACTION_REJECTED"), "{}", answer.text);
         answers.push(answer);
         status == 200
@@ -39,7 +39,7 @@ async fn no_log_line_error_metric_or_answer_shows_the_key_or_an_rpc_path() {
     tokio::join!(goes_wrong_without_a_word_of_them("text"), goes_wrong_without_a_word_of_them("json"));
 }
 
-/// Everything works, then everything breaks, and all that can be seen of it is searched.
+/// Searches all visible output for secrets, first while everything works, and then while everything fails.
 async fn goes_wrong_without_a_word_of_them(format: &str) {
     let stage = Stage::set().await.var("LOG_FORMAT", format).var("LOG_LEVEL", "trace");
     let host = stage.proxy.url().trim_start_matches("http://");

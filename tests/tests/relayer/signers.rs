@@ -1,6 +1,6 @@
-//! Foreign signers: what other people's libraries sign with their own typed-data functions goes through:
-//! ethers, numbers as decimal strings, and eth-account, numbers as JSON numbers. What such a client did
-//! wrong, it is told in words.
+//! Requests signed by the typed-data functions of other libraries are executed: ethers, with numbers as
+//! decimal strings, and eth-account, with JSON numbers. Such a client gets a readable message for its
+//! mistakes.
 
 use alloy::sol_types::SolCall as _;
 use e2e::relay::REQUEST_GAS;

@@ -1,4 +1,4 @@
-//! What most tests begin with; and what has to be true in the end, whatever went wrong on the way.
+//! The fixture of most tests, and the audit of what has to be true in the end, whatever went wrong.
 
 use std::cell::RefCell;
 
@@ -13,19 +13,19 @@ use tokio::task::JoinHandle;
 
 use crate::prelude::*;
 
-/// What a request with a wrong signature, a used nonce or a deadline in the past is told.
+/// Message for a request with a wrong signature, a used nonce or a deadline in the past.
 pub(crate) const MISMATCH: &str = "Invalid signature or nonce mismatch";
 
 pub(crate) type Posted = JoinHandle<reqwest::Result<Answer>>;
 
-/// A chain, a proxy before its node, and the settings of a daemon that sees the node through the proxy only.
+/// A chain, a proxy before its node, and the settings of a daemon that knows the node by the proxy alone.
 pub(crate) struct Stage {
     pub(crate) chain: Chain,
     pub(crate) proxy: Proxy,
     pub(crate) desk: Desk,
     pub(crate) options: DaemonOptions,
     pub(crate) accounts: Vec<Address>,
-    /// What the chain has to have executed in the end.
+    /// Requests that the chain has to have executed in the end.
     expected: RefCell<Vec<Signed>>,
 }
 
@@ -64,7 +64,7 @@ impl Stage {
         (0..count).map(|index| self.registration(&format!("{name} {index}"))).collect()
     }
 
-    /// Has a request executed; the answer.
+    /// Has a request executed, and returns the answer.
     pub(crate) async fn relay(&self, client: &RelayClient, request: &Signed) -> Value {
         let answer = client.relay(request).await.ok();
         self.expect([request]);
@@ -95,7 +95,7 @@ impl Stage {
         posted
     }
 
-    /// The transactions of each account: those that are mined, and all.
+    /// Returns each account's number of mined transactions, and of all.
     async fn counts(&self) -> Vec<(u64, u64)> {
         join_all(self.accounts.iter().map(async |account| self.chain.nonces_of(*account).await.unwrap()))
             .await
@@ -109,7 +109,7 @@ impl Stage {
         self.counts().await.into_iter().map(|(_, all)| all).collect()
     }
 
-    /// Has one block mine all that is pending, and lets the chain make blocks again.
+    /// Mines all pending transactions in one block, and lets the chain make blocks again.
     pub(crate) async fn mine(&self) {
         self.chain.node.mine(1).await.unwrap();
         self.chain.node.set_automine(true).await.unwrap();
@@ -119,8 +119,8 @@ impl Stage {
         self.chain.node.command("anvil_setNextBlockBaseFeePerGas", json!([U256::from(wei)])).await.unwrap();
     }
 
-    /// The posts to the node but those of an idle daemon's rounds: the head, and each account's balance and
-    /// count.
+    /// Returns the posts to the node except those of an idle daemon's rounds: the head, and each account's
+    /// balance and count.
     pub(crate) fn asked(&self) -> Vec<Value> {
         let is_of_round = |post: &Post| {
             let about = &post.body["params"][0];
@@ -135,7 +135,7 @@ impl Stage {
         self.proxy.log().into_iter().filter(|post| !is_of_round(post)).map(|post| post.body).collect()
     }
 
-    /// Every transaction that was sent through the proxy, in order, repetitions left out.
+    /// Returns every transaction that was sent through the proxy, in order, without repetitions.
     pub(crate) fn sent(&self) -> Vec<TxEnvelope> {
         let mut sent: Vec<TxEnvelope> = Vec::new();
         for post in self.proxy.log().iter().filter(|post| post.body["method"] == "eth_sendRawTransaction") {
@@ -157,14 +157,14 @@ impl Stage {
         paid
     }
 
-    /// Once nothing is in flight: exactly the expected requests were executed, each once, and the daemon says
-    /// so; no transaction waits; and the budget counts what all accounts paid, to the wei.
+    /// Checks, once nothing is in flight, that exactly the expected requests were executed, each once, as the
+    /// daemon reports; that no transaction waits; and that the budget counts all payments to the wei.
     pub(crate) async fn audit(&self, client: &RelayClient) {
         self.audit_after_reorganisation(client, 0).await;
     }
 
-    /// The same after a reorganisation: what the lost block had charged is not given back where the new one
-    /// is cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
+    /// Audits after a reorganisation: the charges of the lost block are not refunded where the new one is
+    /// cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
     pub(crate) async fn audit_after_reorganisation(&self, client: &RelayClient, undone_wei: u128) {
         wait_until("settled", PATIENCE, async || {
             let status = client.get("/status").await.ok();
@@ -197,12 +197,12 @@ pub(crate) async fn start(options: &DaemonOptions) -> (Daemon, RelayClient) {
     (daemon, client)
 }
 
-/// The account that pays in most tests.
+/// Returns the key that pays in most tests.
 pub(crate) fn relayer() -> PrivateKeySigner {
     dev_key(9)
 }
 
-/// A key without any ETH.
+/// Derives a key without any ETH from its name.
 pub(crate) fn agent(name: &str) -> PrivateKeySigner {
     wallet(&format!("relayed {name}"))
 }
@@ -227,13 +227,13 @@ pub(crate) async fn until_executed(client: &RelayClient, requests: &[Signed]) {
     }
 }
 
-/// Waits until `/readyz` says that requests are refused with this code.
+/// Waits until `/readyz` reports that requests are refused with this code.
 pub(crate) async fn until_refusing(client: &RelayClient, code: &str) {
     let refusing = async || client.get("/readyz").await.ok()["refusing"] == code;
     wait_until("of that refusal", PATIENCE, refusing).await;
 }
 
-/// Waits until `/readyz` has this status; its answer.
+/// Waits until `/readyz` has this status, and returns its answer.
 pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> Answer {
     let answer = async || Some(client.get("/readyz").await).filter(|answer| answer.status == status);
     eventually("of that readiness", PATIENCE, answer).await.unwrap()

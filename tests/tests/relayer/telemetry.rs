@@ -1,5 +1,5 @@
-//! What an operator sees: the dashboard and the alerts are about metrics that exist, and a collector gets
-//! traces and metrics, without secrets. One that is down holds up no relay, and the log says so once.
+//! The operator's view: dashboard and alerts name existing metrics, and a collector gets traces and metrics
+//! without secrets. A collector that is down delays no relay, and the log reports it once.
 
 use e2e::ops::{expressions, unknown};
 
@@ -10,7 +10,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
     stage.register(&client, "alice").await;
-    // A call without an answer, so that every result has been seen.
+    // A call without an answer, so that every result has a sample.
     stage.proxy.inject(Rule::any(Fault::Refuse).once());
     client.get("/status").await;
     let metrics = client.get("/metrics").await.text;
@@ -22,7 +22,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
     for expression in &expressions {
         assert_eq!(unknown(expression, &metrics, "relayer_"), Vec::<String>::new(), "{expression}");
     }
-    // The check itself finds what is wrong.
+    // The check itself detects wrong expressions.
     for (wrong, found) in [
         ("rate(relayer_relay_total[5m])", "relayer_relay_total"),
         ("relayer_relays_total{states=\"executed\"}", "states=executed"),
@@ -91,6 +91,6 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     wait_until("asked again", PATIENCE, async || !collector.take().is_empty()).await;
     let (status, took) = daemon.terminate().await.unwrap();
     assert!(status.success(), "{status} after {took:?}");
-    // An export's time-out is longer than all parts together have.
+    // An export's time-out is longer than the limit for all parts to end.
     assert!(!daemon.log().contains("not everything ended in time"), "{}", daemon.log());
 }

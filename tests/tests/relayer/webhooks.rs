@@ -1,5 +1,5 @@
-//! Outcomes pushed to the webhook of an API key. Which events there are, when they are due and when they are
-//! given up is in `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
+//! Outcomes pushed to the webhook of an API key. The events, their schedule and their end are in
+//! `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
 
 use e2e::daemon::write_private;
 use e2e::hooks::Delivery;
@@ -8,7 +8,7 @@ use e2e::signers;
 use crate::policy::{SECRET, key, with_policy, write};
 use crate::prelude::*;
 
-/// A stage with a key for each receiver, which is posted what becomes of the key's relays; returns the keys.
+/// Sets up a stage with a key for each receiver of the key's outcomes; also returns the keys.
 pub(crate) async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
     let (stage, secret) = with_policy().await;
     let (mut keys, mut policy) = (Vec::new(), String::new());
@@ -134,7 +134,7 @@ async fn a_failed_event_is_sent_again_through_a_kill_given_up_after_a_day_and_re
 
     let (daemon, client) = stage.daemon().await;
     stage.options.move_clock(86_500);
-    // The first is given up, then the second, which waited for it, is as old.
+    // The first event is given up, and then the second, which waited for it and is as old.
     let given_up = async || daemon.log().matches("given_up=true").count() == 2;
     wait_until("given up", PATIENCE, given_up).await;
     assert_eq!(client.metric("relayer_webhook_attempts_total{result=\"given_up\"}").await, 2.0);
