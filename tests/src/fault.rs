@@ -44,7 +44,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// HTTP status `status` with a JSON-RPC error body, as providers send it.
+    /// Answers with this HTTP status and a JSON-RPC error body, as providers do.
     pub fn status(status: u16) -> Self {
         let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": format!("http {status}")}});
         Self::Status { status, body: body.to_string(), retry_after: None }

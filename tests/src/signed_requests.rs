@@ -28,7 +28,7 @@ pub struct Draft {
     /// Headers beside those of the signature and the content.
     pub headers: Vec<(String, String)>,
     pub body: String,
-    /// Whether the content is sent in chunks, without a length.
+    /// Chunked transfer of the content, without a length.
     pub chunked: bool,
 }
 

@@ -1,13 +1,13 @@
 //! The program `kya` over a real chain, relayer and guarded service.
 //!
-//! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
+//! 1. Six commands lead from nothing to a registered and attested agent with an admitted signed request.
 //! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a
 //!    relayer and with gas. A transaction that the base fee outgrows is replaced, and done once.
 //! 3. `register --at URL --then` leads from a refusal to an admission, with no more than the URL and a key.
 //! 4. Keys in a keystore and behind a remote signer work like a key in a file.
 //! 5. A relayer that lies or is gone ends no operation, and blocks none beyond its request's validity.
 //! 6. Another server's answer is not taken for a read API's, and `attest` needs more than `--at`.
-//! 7. `attest --watch` keeps an agent from lapsing over nine days and kills: once a period, never for an agent
+//! 7. `attest --watch` keeps an agent from lapsing over nine days and kills: once a period, never for one
 //!    that only names the same liable wallet, and also with a machine's clock that is ahead.
 //! 8. An empty variable counts as not set, and operations in flight are found from any directory.
 
