@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
@@ -56,15 +56,15 @@ impl Client {
         changed
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> HttpAnswer {
         self.send(Method::GET, path).await
     }
 
-    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Answer {
+    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> HttpAnswer {
         self.send_with_id(Method::POST, path, Some((content_type, body.into()))).await
     }
 
-    pub async fn send(&self, method: Method, path: &str) -> Answer {
+    pub async fn send(&self, method: Method, path: &str) -> HttpAnswer {
         self.send_with_id(method, path, None).await
     }
 
@@ -87,7 +87,7 @@ impl Client {
         self.until_ready("the snapshot", within, |ready| ready["kyaSource"] == "snapshot").await
     }
 
-    async fn send_with_id(&self, method: Method, path: &str, body: Option<(&str, Body)>) -> Answer {
+    async fn send_with_id(&self, method: Method, path: &str, body: Option<(&str, Body)>) -> HttpAnswer {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut client = self.clone();
         let id = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -111,7 +111,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<(&str, Body)>,
-    ) -> reqwest::Result<Answer> {
+    ) -> reqwest::Result<HttpAnswer> {
         let url = format!("{}{path}", self.base);
         let mut request = self.http.request(method, url).headers(self.headers.clone());
         if let Some((content_type, body)) = body {
@@ -119,16 +119,16 @@ impl Client {
         }
         let response = request.send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Answer { status, headers, text: response.text().await? })
+        Ok(HttpAnswer { status, headers, text: response.text().await? })
     }
 }
 
 /// Sends all requests concurrently, and returns the answers in the requests' order.
-pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
+pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<HttpAnswer> {
     join_all(requests.map(async |(client, path)| client.get(&path.into()).await)).await
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
@@ -187,7 +187,7 @@ pub fn without(mut document: Value, fields: &[&str]) -> Value {
 }
 
 /// Checks that no answer, with its headers, and no line of a log contains one of the secrets.
-pub fn assert_no_secret(answers: &[Answer], lines: &[String], secrets: &[&str]) {
+pub fn assert_no_secret(answers: &[HttpAnswer], lines: &[String], secrets: &[&str]) {
     let answers = answers.iter().map(|answer| format!("{:?}\n{}", answer.headers, answer.text));
     for text in answers.chain(lines.iter().cloned()) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");

@@ -192,14 +192,14 @@ impl Chain {
 
 /// A running daemon. Dropping it kills it as a power cut would, which it has to survive at any moment.
 #[derive(Debug)]
-pub struct Daemon {
+pub struct RelayerDaemon {
     process: Process,
     url: String,
     /// The journal's directory, which outlives the process.
     _data: Arc<TempDir>,
 }
 
-impl Daemon {
+impl RelayerDaemon {
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
         let url = process.announced("relayer-daemon listening on ", PATIENCE).await?;
@@ -252,7 +252,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for RelayerDaemon {
     fn drop(&mut self) {
         self.process.kill();
     }

@@ -7,10 +7,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::anvil::{quantity, wall_clock};
-use crate::proxy::Node;
+use crate::proxy::UpstreamNode;
 
 #[derive(Debug, Clone)]
-pub enum Fault {
+pub enum NodeFault {
     /// The post gets this HTTP status and body; the node is not asked.
     Status { status: u16, body: String, retry_after: Option<u64> },
     /// The post gets this body with status 200; the node is not asked.
@@ -43,7 +43,7 @@ pub enum Fault {
     NewestProofs,
 }
 
-impl Fault {
+impl NodeFault {
     /// Answers with this HTTP status and a JSON-RPC error body, as providers do.
     pub fn status(status: u16) -> Self {
         let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": format!("http {status}")}});
@@ -72,7 +72,7 @@ impl Fault {
     }
 
     /// Answers one call under this fault.
-    pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value> {
+    pub(crate) async fn answer(&self, call: &Value, node: &UpstreamNode) -> Result<Value> {
         match self {
             Self::Error { code, message } => Ok(error(call, *code, message)),
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
@@ -113,7 +113,7 @@ fn error(call: &Value, code: i64, message: &str) -> Value {
 }
 
 /// Answers a call as a node at block `head` would.
-async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
+async fn stale(call: &Value, head: u64, node: &UpstreamNode) -> Result<Value> {
     let place_of_block = match call["method"].as_str().unwrap_or_default() {
         "eth_blockNumber" => {
             return Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")}));
@@ -153,21 +153,21 @@ async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
 
 /// A fault, and the calls that it strikes.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct FaultRule {
     method: Option<String>,
     containing: Option<String>,
     skip: usize,
     times: usize,
     every: usize,
-    fault: Fault,
+    fault: NodeFault,
 }
 
-impl Rule {
-    pub fn any(fault: Fault) -> Self {
+impl FaultRule {
+    pub fn any(fault: NodeFault) -> Self {
         Self { method: None, containing: None, skip: 0, times: usize::MAX, every: 1, fault }
     }
 
-    pub fn on(method: &str, fault: Fault) -> Self {
+    pub fn on(method: &str, fault: NodeFault) -> Self {
         Self { method: Some(method.into()), ..Self::any(fault) }
     }
 
@@ -201,7 +201,7 @@ impl Rule {
     }
 
     /// Returns the fault for one call, if any, and counts the use.
-    pub(crate) fn decide(rules: &mut [Self], call: &Value) -> Option<Fault> {
+    pub(crate) fn decide(rules: &mut [Self], call: &Value) -> Option<NodeFault> {
         for rule in rules.iter_mut().filter(|rule| rule.times > 0 && rule.matches(call)) {
             if rule.skip > 0 {
                 rule.skip -= 1;

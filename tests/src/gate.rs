@@ -11,7 +11,7 @@ use alloy::hex;
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
-use crate::hooks::{Delivery, Receiver, Reply};
+use crate::hooks::{Delivery, HookReply, Receiver};
 use crate::process::{PATIENCE, Process, Spawn, eventually, free_port};
 use crate::servers::listening;
 use crate::usage::Usage;
@@ -170,16 +170,16 @@ impl HeaderReader {
 }
 
 /// A service that answers every request with 200, with CORS for one other site alone, and records them.
-pub struct Service(Receiver);
+pub struct RecordingService(Receiver);
 
-impl Service {
+impl RecordingService {
     pub async fn start() -> Result<Self> {
         let receiver = Receiver::start().await?;
         let header = Some(("access-control-allow-origin", "https://other.example".to_owned()));
-        receiver.answer_by(move |_| Reply {
+        receiver.answer_by(move |_| HookReply {
             body: "served".to_owned(),
             header: header.clone(),
-            ..Reply::status(200)
+            ..HookReply::status(200)
         });
         Ok(Self(receiver))
     }

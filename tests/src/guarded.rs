@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use crate::chain::Chain;
 
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedService {
     url: String,
     _server: JoinSet<()>,
 }
 
-impl Guarded {
+impl GuardedService {
     /// Starts the service on a local port, 0 for any free one, for the agents of a local chain.
     pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
         Self::configured(port, chain, "").await

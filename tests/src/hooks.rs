@@ -62,14 +62,14 @@ impl Delivery {
 }
 
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct HookReply {
     pub status: u16,
     pub body: String,
     pub header: Option<(&'static str, String)>,
     pub after: Duration,
 }
 
-impl Reply {
+impl HookReply {
     pub fn status(status: u16) -> Self {
         Self { status, body: String::new(), header: None, after: Duration::ZERO }
     }
@@ -85,24 +85,24 @@ impl Reply {
     }
 }
 
-type Rule = Box<dyn Fn(&Delivery) -> Reply + Send>;
+type ReplyRule = Box<dyn Fn(&Delivery) -> HookReply + Send>;
 
 pub struct Receiver {
     url: String,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<ReceiverState>>,
     _server: JoinSet<()>,
 }
 
-struct Shared {
+struct ReceiverState {
     deliveries: Vec<Delivery>,
-    rule: Rule,
+    rule: ReplyRule,
 }
 
 impl Receiver {
     /// Listens on a free port, and answers 200 to everything.
     pub async fn start() -> Result<Self> {
         let (listener, url) = listen(0).await?;
-        let shared = Shared { deliveries: Vec::new(), rule: Box::new(|_| Reply::status(200)) };
+        let shared = ReceiverState { deliveries: Vec::new(), rule: Box::new(|_| HookReply::status(200)) };
         let shared = Arc::new(Mutex::new(shared));
         let app =
             Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&shared));
@@ -113,7 +113,7 @@ impl Receiver {
         &self.url
     }
 
-    pub fn answer_by(&self, rule: impl Fn(&Delivery) -> Reply + Send + 'static) {
+    pub fn answer_by(&self, rule: impl Fn(&Delivery) -> HookReply + Send + 'static) {
         lock(&self.shared).rule = Box::new(rule);
     }
 
@@ -128,7 +128,7 @@ impl Receiver {
     }
 }
 
-async fn answer(shared: State<Arc<Mutex<Shared>>>, request: Parts, body: String) -> Response {
+async fn answer(shared: State<Arc<Mutex<ReceiverState>>>, request: Parts, body: String) -> Response {
     let Parts { method, uri, headers, .. } = request;
     let (method, path) = (method.to_string(), uri.to_string());
     let delivery = Delivery { method, path, headers, body, at: Instant::now() };

@@ -84,12 +84,12 @@ async fn call(url: &str, action: &str, body: &Value) -> Result<Value> {
 
 /// A signer that speaks `eth_signTransaction`: `tests/signers/remote_signer.py`.
 #[derive(Debug)]
-pub struct RemoteSigner {
+pub struct RemoteSignerProcess {
     _process: Process,
     url: String,
 }
 
-impl RemoteSigner {
+impl RemoteSignerProcess {
     /// Starts the signer with a key, and another key that it signs with when it misbehaves.
     pub async fn start(key: &PrivateKeySigner, other: &PrivateKeySigner) -> Result<Self> {
         let python = python::programs("signers").await?.join("python");

@@ -19,7 +19,7 @@ pub struct Kya {
 }
 
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandOutcome {
     /// The exit status; `None` after a kill.
     pub status: Option<i32>,
     /// Standard output.
@@ -28,7 +28,7 @@ pub struct Ended {
     pub errors: String,
 }
 
-impl Ended {
+impl CommandOutcome {
     /// Returns the document of a command that succeeded.
     pub fn ok(&self) -> Value {
         self.with(0)
@@ -63,23 +63,27 @@ impl Kya {
     }
 
     /// Runs a command in the user's directory.
-    pub async fn run(&self, arguments: &[&str]) -> Result<Ended> {
+    pub async fn run(&self, arguments: &[&str]) -> Result<CommandOutcome> {
         self.dying_at("", arguments).await
     }
 
     /// Runs a command with a crash point; none where it is empty.
-    pub async fn dying_at(&self, point: &str, arguments: &[&str]) -> Result<Ended> {
+    pub async fn dying_at(&self, point: &str, arguments: &[&str]) -> Result<CommandOutcome> {
         self.run_with(&[("KYA_CRASH_AT", point)], arguments).await
     }
 
     /// Runs a command with these environment variables.
-    pub async fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Ended> {
+    pub async fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<CommandOutcome> {
         let mut command = Command::from(repo::command(&self.program));
         command.arg("--json").args(arguments).current_dir(self.directory.path());
         command.env("KYA_STATE_DIR", self.state()).envs(variables.iter().copied()).kill_on_drop(true);
         let output = command.output().await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("text");
-        Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })
+        Ok(CommandOutcome {
+            status: output.status.code(),
+            text: text(output.stdout)?,
+            errors: text(output.stderr)?,
+        })
     }
 
     /// Runs a shell script in the user's directory, with this program and Node on its path and no proxy;

@@ -14,7 +14,7 @@ use registry_core::eth::abi::IForwarder::RequestExecuted;
 use crate::chain::Chain;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mined {
+pub struct PaidTransaction {
     pub hash: B256,
     pub block: u64,
     /// Gas used times the effective gas price.
@@ -34,7 +34,7 @@ impl Chain {
     }
 
     /// Returns all mined transactions of an account, by nonce.
-    pub async fn transactions_of(&self, account: Address) -> Result<BTreeMap<u64, Mined>> {
+    pub async fn transactions_of(&self, account: Address) -> Result<BTreeMap<u64, PaidTransaction>> {
         let provider = &self.node.provider;
         let mut found = BTreeMap::new();
         for number in 0..=self.node.height().await? {
@@ -43,7 +43,7 @@ impl Chain {
                 let hash = transaction.tx_hash();
                 let receipt = provider.get_transaction_receipt(hash).await?.context("a receipt")?;
                 let paid_wei = u128::from(receipt.gas_used) * receipt.effective_gas_price;
-                found.insert(transaction.nonce(), Mined { hash, block: number, paid_wei });
+                found.insert(transaction.nonce(), PaidTransaction { hash, block: number, paid_wei });
             }
         }
         Ok(found)

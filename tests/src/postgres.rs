@@ -71,8 +71,8 @@ impl Postgres {
     }
 
     /// Puts a proxy with this delay each way before a schema; returns the new URL and the proxy's counts.
-    pub fn behind_a_network(&self, url: &str, delay: Duration) -> (String, Arc<Passed>) {
-        let passed = Arc::<Passed>::default();
+    pub fn behind_a_network(&self, url: &str, delay: Duration) -> (String, Arc<StatementCounts>) {
+        let passed = Arc::<StatementCounts>::default();
         let port = proxy(self.dir.path().join(".s.PGSQL.5432"), delay, Arc::clone(&passed));
         (url.replace(&self.host(), &format!("127.0.0.1:{port}")), passed)
     }
@@ -129,12 +129,12 @@ impl Postgres {
 
 /// Counts of the statements that clients have sent to a server.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub struct StatementCounts {
     statements: AtomicI64,
     waits: AtomicI64,
 }
 
-impl Passed {
+impl StatementCounts {
     /// Returns the number of statements, and how many began when the client had all its answers.
     pub fn counts(&self) -> [i64; 2] {
         [&self.statements, &self.waits].map(|count| count.load(Ordering::SeqCst))
@@ -142,7 +142,7 @@ impl Passed {
 }
 
 /// Starts a proxy before the server's socket; returns its port.
-fn proxy(socket: PathBuf, delay: Duration, passed: Arc<Passed>) -> u16 {
+fn proxy(socket: PathBuf, delay: Duration, passed: Arc<StatementCounts>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its number").port();
     thread::spawn(move || {

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::fault::{Fault, Rule};
+use crate::fault::{FaultRule, NodeFault};
 use crate::http;
 
 #[derive(Debug, Clone)]
@@ -33,12 +33,12 @@ pub struct Post {
     pub authorization: String,
     pub at: Instant,
     /// The node's answer, once there is one.
-    pub answer: Arc<OnceLock<Answered>>,
+    pub answer: Arc<OnceLock<UpstreamAnswer>>,
 }
 
 /// Time and size of the node's answer to a post, before any fault changed it.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered {
+pub struct UpstreamAnswer {
     pub at: Instant,
     pub bytes: u64,
 }
@@ -60,24 +60,24 @@ pub fn sequential(posts: &[Post]) -> usize {
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     _server: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     upstream: String,
     client: reqwest::Client,
     posts: Mutex<Vec<Post>>,
     /// Bytes sent of endless answers.
     streamed: Arc<AtomicUsize>,
-    rules: Mutex<Vec<Rule>>,
+    rules: Mutex<Vec<FaultRule>>,
 }
 
 impl Proxy {
     /// Listens on a free port and forwards to `upstream`.
     pub async fn start(upstream: &str) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             upstream: upstream.to_owned(),
             client: http::client(Duration::from_secs(60)),
             posts: Mutex::default(),
@@ -99,7 +99,7 @@ impl Proxy {
         &self.url
     }
 
-    pub fn inject(&self, rule: Rule) {
+    pub fn inject(&self, rule: FaultRule) {
         lock(&self.shared.rules).push(rule);
     }
 
@@ -134,12 +134,12 @@ impl Proxy {
 }
 
 /// The node behind the proxy.
-pub(crate) struct Node {
+pub(crate) struct UpstreamNode {
     client: reqwest::Client,
     url: String,
 }
 
-impl Node {
+impl UpstreamNode {
     async fn post(&self, body: &Value) -> Result<(u16, Bytes)> {
         let response = self.client.post(&self.url).json(body).send().await?;
         Ok((response.status().as_u16(), response.bytes().await?))
@@ -154,7 +154,7 @@ impl Node {
 type ProxyResponse = Response<BoxBody<Bytes, Error>>;
 
 /// Answers one post; an error closes the connection.
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<ProxyResponse> {
+async fn answer(shared: Arc<ProxyState>, request: Request<Incoming>) -> Result<ProxyResponse> {
     let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let authorization = authorization.unwrap_or_default().to_owned();
     let bytes = request.into_body().collect().await?.to_bytes();
@@ -165,38 +165,38 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
     let answer = Arc::new(OnceLock::new());
     lock(&shared.posts).push(Post { body: body.clone(), methods, authorization, at, answer: answer.clone() });
 
-    let faults: Vec<Option<Fault>> = {
+    let faults: Vec<Option<NodeFault>> = {
         let mut rules = lock(&shared.rules);
-        calls.iter().map(|call| Rule::decide(&mut rules, call)).collect()
+        calls.iter().map(|call| FaultRule::decide(&mut rules, call)).collect()
     };
     // A fault of the whole post goes before those of single calls.
     let whole = faults.iter().flatten().find(|fault| !fault.is_of_call()).cloned();
     match whole {
-        Some(Fault::Status { status, body, retry_after }) => {
+        Some(NodeFault::Status { status, body, retry_after }) => {
             let mut response = respond(status, body.into());
             if let Some(seconds) = retry_after {
                 response.headers_mut().insert("retry-after", seconds.into());
             }
             return Ok(response);
         }
-        Some(Fault::Garbage(body)) => return Ok(respond(200, body.into())),
-        Some(Fault::Refuse) => return Err(closed()),
-        Some(Fault::Endless) => return Ok(endless(shared.streamed.clone())),
-        Some(Fault::Hang) => return pending().await,
+        Some(NodeFault::Garbage(body)) => return Ok(respond(200, body.into())),
+        Some(NodeFault::Refuse) => return Err(closed()),
+        Some(NodeFault::Endless) => return Ok(endless(shared.streamed.clone())),
+        Some(NodeFault::Hang) => return pending().await,
         _ => {}
     }
 
-    let node = Node { client: shared.client.clone(), url: shared.upstream.clone() };
+    let node = UpstreamNode { client: shared.client.clone(), url: shared.upstream.clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
     if let Some(bytes) = answered.as_ref().ok().and_then(|answered| answered.body().size_hint().exact()) {
         // A post is answered only once, so the cell is empty.
-        let _ = answer.set(Answered { at: Instant::now(), bytes });
+        let _ = answer.set(UpstreamAnswer { at: Instant::now(), bytes });
     }
     match whole {
-        Some(Fault::LoseAnswer) => Err(closed()),
-        Some(Fault::HalfAnAnswer) => break_off(answered?).await,
-        Some(Fault::HangAfterwards) => pending().await,
-        Some(Fault::Delay(time)) => {
+        Some(NodeFault::LoseAnswer) => Err(closed()),
+        Some(NodeFault::HalfAnAnswer) => break_off(answered?).await,
+        Some(NodeFault::HangAfterwards) => pending().await,
+        Some(NodeFault::Delay(time)) => {
             tokio::time::sleep(time).await;
             answered
         }
@@ -206,12 +206,12 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
 
 /// Forwards the calls to the node, except those that a fault answers; keeps the calls' order.
 async fn forward(
-    node: &Node,
+    node: &UpstreamNode,
     body: &Value,
     calls: &[Value],
-    faults: &[Option<Fault>],
+    faults: &[Option<NodeFault>],
 ) -> Result<ProxyResponse> {
-    if !faults.iter().flatten().any(Fault::is_of_call) {
+    if !faults.iter().flatten().any(NodeFault::is_of_call) {
         let (status, bytes) = node.post(body).await?;
         return Ok(respond(status, bytes));
     }
@@ -286,7 +286,7 @@ mod tests {
             methods: Vec::new(),
             authorization: String::new(),
             at: at(start),
-            answer: Arc::new(OnceLock::from(Answered { at: at(end), bytes: 0 })),
+            answer: Arc::new(OnceLock::from(UpstreamAnswer { at: at(end), bytes: 0 })),
         };
         spans.iter().map(post).collect()
     }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
-use crate::client::{Answer, Client};
-use crate::daemon::Daemon;
+use crate::client::{Client, HttpAnswer};
+use crate::daemon::RelayerDaemon;
 use crate::http;
 
 /// Inner gas of these requests, enough for a registration.
@@ -25,12 +25,12 @@ const JSON: &str = "application/json";
 
 /// Builds relay requests for the forwarder and the registry of one chain.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct RequestFactory {
     pub domain: Eip712Domain,
     pub registry: Address,
 }
 
-impl Desk {
+impl RequestFactory {
     /// Takes the contracts of a local chain with anvil's own chain id.
     pub fn of(chain: &Chain) -> Self {
         Self { domain: domain(CHAIN_ID, chain.contracts.forwarder), registry: chain.contracts.registry }
@@ -49,19 +49,19 @@ impl Desk {
         }
     }
 
-    pub fn sign(&self, signer: &PrivateKeySigner, request: ForwardRequest) -> Signed {
+    pub fn sign(&self, signer: &PrivateKeySigner, request: ForwardRequest) -> RelayRequest {
         let mut signed = SignedRequest { request, signature: Bytes::new() };
         let id = signed.digest(&self.domain);
         signed.signature = signer.sign_hash_sync(&id).expect("a local key signs").as_bytes().into();
-        Signed { id, signed }
+        RelayRequest { id, signed }
     }
 
-    pub fn request(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> Signed {
+    pub fn request(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> RelayRequest {
         self.sign(signer, self.draft(signer, nonce, call))
     }
 
     /// Builds a signed registration of the signer's own wallet as a root agent.
-    pub fn registration(&self, signer: &PrivateKeySigner, nonce: u64) -> Signed {
+    pub fn registration(&self, signer: &PrivateKeySigner, nonce: u64) -> RelayRequest {
         self.request(signer, nonce, &register(signer.address()))
     }
 }
@@ -84,12 +84,12 @@ pub fn attest(agent: u64) -> IAgentRegistry::attestComplianceCall {
 }
 
 #[derive(Debug, Clone)]
-pub struct Signed {
+pub struct RelayRequest {
     pub id: B256,
     pub signed: SignedRequest,
 }
 
-impl Signed {
+impl RelayRequest {
     /// Returns the relay body, with its numbers as decimal strings.
     pub fn body(&self) -> Value {
         let request = &self.signed.request;
@@ -113,7 +113,7 @@ impl Signed {
 
 pub type RelayClient = Client;
 
-impl Daemon {
+impl RelayerDaemon {
     /// Returns a client of this daemon, with a time-out above `RELAY_WAIT_SECONDS`.
     pub fn client(&self) -> RelayClient {
         Client { http: http::client(Duration::from_secs(120)), ..Client::new(self.url()) }
@@ -136,21 +136,21 @@ impl Client {
         Self { http: http.expect("a client"), ..self.clone() }
     }
 
-    pub async fn post_relay(&self, body: impl Into<Body>) -> Answer {
+    pub async fn post_relay(&self, body: impl Into<Body>) -> HttpAnswer {
         self.post("/relay", JSON, body).await
     }
 
-    pub async fn relay(&self, request: &Signed) -> Answer {
+    pub async fn relay(&self, request: &RelayRequest) -> HttpAnswer {
         self.post_relay(request.body().to_string()).await
     }
 
     /// Posts a relay to a daemon that may die meanwhile.
-    pub async fn try_relay(&self, request: &Signed) -> reqwest::Result<Answer> {
+    pub async fn try_relay(&self, request: &RelayRequest) -> reqwest::Result<HttpAnswer> {
         self.try_send(Method::POST, "/relay", Some((JSON, request.body().to_string().into()))).await
     }
 
     /// Requests the state of a relay.
-    pub async fn state(&self, request: &Signed) -> Answer {
+    pub async fn state(&self, request: &RelayRequest) -> HttpAnswer {
         self.get(&format!("/relay/{}", request.id)).await
     }
 
@@ -169,7 +169,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Checks that this is an error with this status, code and message, in the documented shape.
     pub fn refused(&self, status: u16, code: &str, message: &str) -> &Self {
         assert_eq!(self.json(), json!({ "error": message, "code": code }), "{}", self.status);

@@ -17,7 +17,7 @@ const GATE: &str = "127.0.0.1:4180";
 const SERVICE: &str = "127.0.0.1:8080";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReverseProxyKind {
     /// nginx with `auth_request`.
     Nginx,
     /// Caddy with `forward_auth`.
@@ -28,7 +28,7 @@ pub enum Kind {
     Envoy,
 }
 
-impl Kind {
+impl ReverseProxyKind {
     pub const fn is_caddy(self) -> bool {
         matches!(self, Self::Caddy | Self::PackagedCaddy(_))
     }
@@ -66,11 +66,11 @@ impl Kind {
     }
 
     /// Starts the proxy between the gate and the service, for all protocols.
-    pub async fn start(self, gate: &str, service: &str) -> Result<Front> {
+    pub async fn start(self, gate: &str, service: &str) -> Result<RunningProxy> {
         self.start_on(free_port()?, gate, service).await
     }
 
-    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<Front> {
+    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<RunningProxy> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
         let page = read(PAGE)?.replace(GATE, gate).replace(SERVICE, service);
         let block = |heading, language, place| block(&page, heading, language, place);
@@ -124,12 +124,12 @@ impl Kind {
         };
         let url = |port| format!("http://127.0.0.1:{port}");
         let over_http_2 = [url(h2c_port), format!("https://127.0.0.1:{tls_port}")];
-        Ok(Front { process, url: url(port), over_http_2, authority })
+        Ok(RunningProxy { process, url: url(port), over_http_2, authority })
     }
 }
 
 #[derive(Debug)]
-pub struct Front {
+pub struct RunningProxy {
     pub process: Process,
     /// The proxy's URL for HTTP/1.1.
     pub url: String,

@@ -9,9 +9,9 @@ use registry_core::eth::abi::IAgentRegistry::{self, registerAgentCall, reportRev
 
 use crate::anvil::{AnvilOptions, dev_account, wall_clock};
 use crate::chain::{Chain, Write};
-use crate::daemon::Daemon;
-use crate::relay::Desk;
-use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, RELAYED, STORY};
+use crate::daemon::RelayerDaemon;
+use crate::relay::RequestFactory;
+use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, RELAYED, STORY, StoryEvent};
 
 /// Accounts that register agents. Account 0 owns the registry, 1 is its regulator.
 const OPERATORS: std::ops::Range<usize> = 2..10;
@@ -79,7 +79,7 @@ pub async fn showcase(chain: &Chain) -> Result<Showcase> {
         .await?;
 
     let now = wall_clock();
-    let mut cast = Cast::default();
+    let mut cast = StoryWriter::default();
     for (age, events) in STORY {
         let time = now - age;
         let writes: Vec<Write> = events.iter().flat_map(|event| cast.play(event, time)).collect();
@@ -92,8 +92,8 @@ pub async fn showcase(chain: &Chain) -> Result<Showcase> {
 }
 
 /// Adds the agents without ETH, each by a request that its own wallet signs and the daemon relays.
-pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) -> Result<()> {
-    let (desk, client) = (Desk::of(chain), daemon.client());
+pub async fn relayed(chain: &Chain, daemon: &RelayerDaemon, showcase: &mut Showcase) -> Result<()> {
+    let (desk, client) = (RequestFactory::of(chain), daemon.client());
     for (agent, parent, scope) in RELAYED {
         let (wallet, parent) = (wallet(agent), parent.map_or(0, |parent| showcase.id(parent)));
         let call = registration_call(showcase.total + 1, wallet.address(), scope, parent);
@@ -131,39 +131,39 @@ pub async fn many(chain: &Chain, count: u64) -> Result<()> {
 }
 
 #[derive(Debug, Default)]
-struct Cast {
+struct StoryWriter {
     ids: BTreeMap<String, u64>,
     next: u64,
 }
 
-impl Cast {
-    fn play(&mut self, event: &Event, now: u64) -> Vec<Write> {
+impl StoryWriter {
+    fn play(&mut self, event: &StoryEvent, now: u64) -> Vec<Write> {
         let regulator = dev_account(1);
         let write = match *event {
-            Event::Register(agent, scope, parent) => {
+            StoryEvent::Register(agent, scope, parent) => {
                 let parent = parent.map_or(0, |parent| self.ids[parent]);
                 self.register(agent, wallet(agent).address(), scope, parent)
             }
-            Event::Inherit(agent, scope, from) => self.register(agent, wallet(from).address(), scope, 0),
-            Event::Fleet => return (1..=BUSY_CHILDREN).map(|berth| self.berth(berth)).collect(),
-            Event::Attest(agent) => {
+            StoryEvent::Inherit(agent, scope, from) => self.register(agent, wallet(from).address(), scope, 0),
+            StoryEvent::Fleet => return (1..=BUSY_CHILDREN).map(|berth| self.berth(berth)).collect(),
+            StoryEvent::Attest(agent) => {
                 let id = self.ids[agent];
                 Write::new(operator(id), &IAgentRegistry::attestComplianceCall { agentId: U256::from(id) })
             }
-            Event::Report(agent, cents, currency, category) => {
+            StoryEvent::Report(agent, cents, currency, category) => {
                 let id = self.ids[agent];
                 Write::new(operator(id), &report(id, cents, currency, category, now))
             }
-            Event::Suspend(agent, reason) => Write::new(regulator, &suspension(self.ids[agent], reason)),
-            Event::Revoke(agent, reason) => {
+            StoryEvent::Suspend(agent, reason) => Write::new(regulator, &suspension(self.ids[agent], reason)),
+            StoryEvent::Revoke(agent, reason) => {
                 let (id, reason) = (U256::from(self.ids[agent]), reason.to_owned());
                 Write::new(regulator, &IAgentRegistry::revokeAgentCall { agentId: id, reason })
             }
-            Event::Reactivate(agent) => {
+            StoryEvent::Reactivate(agent) => {
                 let id = U256::from(self.ids[agent]);
                 Write::new(regulator, &IAgentRegistry::reactivateAgentCall { agentId: id })
             }
-            Event::Terminate(agent) => {
+            StoryEvent::Terminate(agent) => {
                 let id = self.ids[agent];
                 Write::new(operator(id), &IAgentRegistry::terminateSelfCall { agentId: U256::from(id) })
             }

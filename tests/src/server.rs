@@ -18,7 +18,7 @@ pub const LIVEZ: &str = "/livez";
 const CACHED: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerKind {
     /// The project's Worker.
     Worker,
     /// The project's Worker beside the one that keeps its index.
@@ -29,7 +29,7 @@ pub enum Kind {
     Express,
 }
 
-impl Kind {
+impl ServerKind {
     pub const ALL: [Self; 3] = [Self::Worker, Self::Hono, Self::Express];
 
     pub const fn name(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Kind {
 
 #[derive(Debug)]
 pub struct Server {
-    pub kind: Kind,
+    pub kind: ServerKind,
     process: Process,
     url: String,
     /// URL that counts the requests to a distant index.
@@ -55,7 +55,7 @@ pub struct Server {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct BackendCounts {
     /// Manifests of the snapshot requested from the index's object.
     pub manifests: u64,
     /// Shards of the snapshot requested from the index's object.
@@ -68,14 +68,14 @@ impl Server {
     /// Builds the server where a source changed, starts it on a free port with the settings of a Worker, and
     /// waits until it listens. `workerd` has further options of `tests/workerd/run.mjs`, such as a cache that
     /// does not answer or a distant index. Measured servers are slower.
-    pub async fn start(kind: Kind, options: &WorkerOptions, mut workerd: Value) -> Result<Self> {
+    pub async fn start(kind: ServerKind, options: &WorkerOptions, mut workerd: Value) -> Result<Self> {
         build().await?;
         let (spawn, settings) = (Spawn::new(kind.name(), "node"), options.settings());
         let api = json!({ "config": CONFIG, "settings": settings });
         workerd["workers"] = match kind {
-            Kind::Worker => json!([api]),
-            Kind::Indexed => json!([api, { "config": INDEX_CONFIG, "settings": settings }]),
-            Kind::Hono => {
+            ServerKind::Worker => json!([api]),
+            ServerKind::Indexed => json!([api, { "config": INDEX_CONFIG, "settings": settings }]),
+            ServerKind::Hono => {
                 let script = spawn.scratch().join("hono.js");
                 let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
                 let arguments = ["--bundle", "--format=esm", "--minify", "--log-level=warning"];
@@ -83,7 +83,7 @@ impl Server {
                 output(esbuild.arg(format!("--outfile={}", script.display()))).await?;
                 json!([{ "script": script, "settings": settings }])
             }
-            Kind::Express => {
+            ServerKind::Express => {
                 let script = repo::root().join("tests/peers/express.mjs");
                 let spawn =
                     spawn.dir(repo::root()).arg(script).env("PORT", "0").env("NODE_ENV", "production");
@@ -94,23 +94,23 @@ impl Server {
         Self::listening(kind, run_workerd(spawn, &workerd).await?).await
     }
 
-    async fn listening(kind: Kind, mut process: Process) -> Result<Self> {
+    async fn listening(kind: ServerKind, mut process: Process) -> Result<Self> {
         let url = process.announced("Ready on ", PATIENCE).await?;
         // The other addresses were announced before this one.
         let log = process.log();
         let announced = |words| log.lines().find_map(|line| line.strip_prefix(words)).map(str::to_owned);
         let (counts, memory) = (announced("Counts on "), announced("Memory on "));
-        let usage = Usage::of(&process, if kind == Kind::Express { "node" } else { "workerd" })?;
+        let usage = Usage::of(&process, if kind == ServerKind::Express { "node" } else { "workerd" })?;
         Ok(Self { kind, process, url, counts, memory, usage })
     }
 
     /// Returns the counts of a Worker with a distant index so far.
-    pub async fn asked(&self) -> Result<Asked> {
+    pub async fn asked(&self) -> Result<BackendCounts> {
         let counts = self.counts.as_ref().context("only a distant index is counted")?;
         let questions = Client::new(counts).get("/").await.ok();
         let operations = self.client().get("/counts").await.ok();
         let count = |counts: &Value, name: &str| counts[name].as_u64().unwrap_or(0);
-        Ok(Asked {
+        Ok(BackendCounts {
             manifests: count(&questions, "Manifest"),
             shards: count(&questions, "Shard"),
             cache_operations: count(&operations, "match") + count(&operations, "put"),
@@ -138,7 +138,7 @@ impl Server {
     /// Lists the scripts and modules that a deployment of the Worker uploads.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let directory = match self.kind {
-            Kind::Hono => self.process.scratch().to_owned(),
+            ServerKind::Hono => self.process.scratch().to_owned(),
             _ => repo::root().join("edge-api/build"),
         };
         let entries = std::fs::read_dir(directory)?;

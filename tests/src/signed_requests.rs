@@ -51,12 +51,12 @@ impl Draft {
     }
 
     /// Signs as an account of this chain, with a new nonce, for a minute from now on.
-    pub fn sign(self, key: &PrivateKeySigner, chain: u64) -> Signed {
+    pub fn sign(self, key: &PrivateKeySigner, chain: u64) -> SignedHttpRequest {
         self.sign_for(key, key.address(), chain)
     }
 
     /// Signs with a key for an account that may be another one, such as one with code.
-    pub fn sign_for(mut self, key: &PrivateKeySigner, address: Address, chain: u64) -> Signed {
+    pub fn sign_for(mut self, key: &PrivateKeySigner, address: Address, chain: u64) -> SignedHttpRequest {
         let (origin, nonce) = (Origin::parse(&self.origin).expect("an origin"), hex::encode(B256::random()));
         let fields: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -73,16 +73,16 @@ impl Draft {
         let signature = key.sign_message_sync(unsigned.message()).expect("a key in memory signs");
         let headers = unsigned.headers(&signature.as_bytes());
         self.headers.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        Signed { draft: self }
+        SignedHttpRequest { draft: self }
     }
 
-    pub fn unsigned(self) -> Signed {
-        Signed { draft: self }
+    pub fn unsigned(self) -> SignedHttpRequest {
+        SignedHttpRequest { draft: self }
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct Signed {
+pub struct SignedHttpRequest {
     pub draft: Draft,
 }
 
@@ -94,7 +94,7 @@ pub struct RawAnswer {
     pub body: String,
 }
 
-impl Signed {
+impl SignedHttpRequest {
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.draft.headers.retain(|(header, _)| header != name);
         self.draft.headers.push((name.to_owned(), value.to_owned()));

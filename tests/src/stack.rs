@@ -9,9 +9,9 @@ use tokio::net::TcpSocket;
 
 use crate::anvil::{Anvil, AnvilOptions, CHAIN_ID};
 use crate::chain::Chain;
-use crate::daemon::Daemon;
+use crate::daemon::RelayerDaemon;
 use crate::deploy::MULTICALL3;
-use crate::guarded::Guarded;
+use crate::guarded::GuardedService;
 use crate::process::PATIENCE;
 use crate::repo::Artifact;
 use crate::seed::{self, Showcase};
@@ -25,8 +25,8 @@ pub struct Stack {
     chain: Chain,
     showcase: Showcase,
     other: Anvil,
-    relayer: Daemon,
-    guarded: Guarded,
+    relayer: RelayerDaemon,
+    guarded: GuardedService,
     worker: Worker,
     index: IndexWorker,
     /// Another Worker on the same index, with verdicts from the registry's snapshot.
@@ -46,8 +46,8 @@ impl Stack {
         chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
         // The balance changed without a block, so no proof would match the newest block's state root.
         chain.node.mine(1).await?;
-        let relayer = Daemon::start(&chain.daemon(&key)).await?;
-        let guarded = Guarded::start(0, &chain).await?;
+        let relayer = RelayerDaemon::start(&chain.daemon(&key)).await?;
+        let guarded = GuardedService::start(0, &chain).await?;
         // The default limit holds, since each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")

@@ -34,7 +34,7 @@ impl<T> Exclusive<T> {
 }
 
 #[derive(Debug)]
-pub struct Stage {
+pub struct WorkerStage {
     pub chain: Chain,
     /// The Worker's RPC endpoint.
     pub proxy: Proxy,
@@ -51,7 +51,7 @@ pub struct IndexWorker {
     _directories: [TempDir; 2],
 }
 
-impl Stage {
+impl WorkerStage {
     /// Starts a chain with the showcase, a proxy and a Worker; `set` may change the Worker's options.
     pub async fn showcase(set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;

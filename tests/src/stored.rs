@@ -6,25 +6,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 
-use crate::stage::Stage;
+use crate::stage::WorkerStage;
 
 const BUSY: Duration = Duration::from_secs(10);
 
 /// Opens the databases in which workerd has stored that table, one for each object.
-pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
+pub fn all_stored(stage: &WorkerStage, table: &str) -> Vec<Connection> {
     // The cache is kept beside the objects, in databases of the same shape.
     databases_with(table, &stage.index_state().join("do"))
 }
 
 /// Opens the first database in which workerd has stored that table of the index.
-pub fn stored(stage: &Stage, table: &str) -> Connection {
+pub fn stored(stage: &WorkerStage, table: &str) -> Connection {
     let database = all_stored(stage, table).into_iter().next().expect(table);
     database.busy_timeout(BUSY).expect("a timeout");
     database
 }
 
 /// Returns the time left of each alarm of the index's objects, by the object's name in workerd.
-pub fn set_alarms(stage: &Stage) -> BTreeMap<String, Duration> {
+pub fn set_alarms(stage: &WorkerStage) -> BTreeMap<String, Duration> {
     let database = stored(stage, "_cf_ALARM");
     let mut statement = database.prepare("SELECT actor_id, scheduled_time FROM _cf_ALARM").expect("a table");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

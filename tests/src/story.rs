@@ -12,7 +12,7 @@ pub const BUSY_CHILDREN: usize = 55;
 
 /// One event of the history; a wallet's key is derived from its agent's name.
 #[derive(Debug, Clone, Copy)]
-pub enum Event {
+pub enum StoryEvent {
     /// Registration under the wallet of the agent's own name: agent, operational scope, parent.
     Register(&'static str, &'static str, Option<&'static str>),
     /// Registration on a former agent's wallet: agent, operational scope, former agent.
@@ -28,13 +28,13 @@ pub enum Event {
     Terminate(&'static str),
 }
 
-use Event::{Attest, Fleet, Inherit, Reactivate, Register, Report, Revoke, Suspend, Terminate};
+use StoryEvent::{Attest, Fleet, Inherit, Reactivate, Register, Report, Revoke, Suspend, Terminate};
 
-const fn root(agent: &'static str, scope: &'static str) -> Event {
+const fn root(agent: &'static str, scope: &'static str) -> StoryEvent {
     Register(agent, scope, None)
 }
 
-const fn child(agent: &'static str, parent: &'static str, scope: &'static str) -> Event {
+const fn child(agent: &'static str, parent: &'static str, scope: &'static str) -> StoryEvent {
     Register(agent, scope, Some(parent))
 }
 
@@ -46,7 +46,7 @@ const LONG_SCOPE: &str = "Reads incoming invoices, matches each against purchase
     order; second reminders; anything a supplier calls a mistake; whatever it has seen fewer than five times. Its \
     log is kept for ten years and is open to the auditor, the data protection officer and the works council.";
 
-pub const STORY: &[(u64, &[Event])] = &[
+pub const STORY: &[(u64, &[StoryEvent])] = &[
     (
         BEGINS,
         &[

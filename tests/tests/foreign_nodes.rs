@@ -15,10 +15,10 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::sol_types::SolCall as _;
 use e2e::anvil::{Anvil, AnvilOptions, dev_account, dev_key};
 use e2e::client::Client;
-use e2e::daemon::{Daemon, DaemonOptions};
+use e2e::daemon::{DaemonOptions, RelayerDaemon};
 use e2e::deploy::{Deployment, create_from, gas_price, provider};
 use e2e::process::{PATIENCE, Process, Spawn, eventually, free_port, output};
-use e2e::relay::{Desk, attest, register};
+use e2e::relay::{RequestFactory, attest, register};
 use e2e::seed::{registration_call, report, suspension, wallet};
 use e2e::stage::IndexWorker;
 use e2e::worker::{Worker, WorkerOptions};
@@ -35,14 +35,14 @@ const DEPLOYER: usize = 0;
 const REPORTED: u64 = 1_700_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ForeignNodeKind {
     Edr,
     Ganache,
     Berlin,
 }
 
 /// A node with the registry and its agents.
-struct Node {
+struct ForeignNode {
     url: String,
     contracts: Deployment,
     multicall3: Address,
@@ -51,19 +51,19 @@ struct Node {
 }
 
 /// Starts a node on an empty chain.
-async fn start(kind: Kind) -> (Process, String) {
+async fn start(kind: ForeignNodeKind) -> (Process, String) {
     let (nodes, port) = (npm::installed("nodes").await.unwrap(), free_port().unwrap().to_string());
     let spawn = Spawn::new("node", "node").env("HARDHAT_DISABLE_TELEMETRY_PROMPT", "true");
     let spawn = match kind {
-        Kind::Edr => spawn
+        ForeignNodeKind::Edr => spawn
             .dir(nodes.join("edr"))
             .arg(nodes.join("node_modules/hardhat/dist/src/cli.js"))
             .args(["node", "--hostname", "127.0.0.1", "--port", &port]),
-        Kind::Berlin => spawn
+        ForeignNodeKind::Berlin => spawn
             .dir(nodes.join("ethereumjs"))
             .arg(nodes.join("ethereumjs/node_modules/hardhat/internal/cli/bootstrap.js"))
             .args(["node", "--hostname", "127.0.0.1", "--port", &port]),
-        Kind::Ganache => spawn
+        ForeignNodeKind::Ganache => spawn
             .arg(nodes.join("node_modules/ganache/dist/node/cli.js"))
             .args(["--server.host", "127.0.0.1", "--server.port", &port])
             .args(["--wallet.mnemonic", MNEMONIC, "--chain.chainId", "31337"]),
@@ -140,7 +140,7 @@ async fn seed(url: &str, registry: Address) {
     }
 }
 
-async fn node(kind: Option<Kind>) -> Node {
+async fn node(kind: Option<ForeignNodeKind>) -> ForeignNode {
     let (process, anvil, url) = match kind {
         None => {
             let anvil = Anvil::start(AnvilOptions::default()).await.unwrap();
@@ -154,7 +154,7 @@ async fn node(kind: Option<Kind>) -> Node {
     };
     let deployed = deploy_contracts(&url).await;
     let [registry, forwarder, multicall3] = match (kind, deployed) {
-        (Some(Kind::Berlin), Err(log)) => {
+        (Some(ForeignNodeKind::Berlin), Err(log)) => {
             assert!(log.contains("runs no code of Shanghai (PUSH0)"), "{log}");
             deploy_for_berlin(&url).await
         }
@@ -162,7 +162,7 @@ async fn node(kind: Option<Kind>) -> Node {
     };
     seed(&url, registry).await;
     let contracts = Deployment { registry, forwarder };
-    Node { url, contracts, multicall3, _process: process.into_iter().collect(), _anvil: anvil }
+    ForeignNode { url, contracts, multicall3, _process: process.into_iter().collect(), _anvil: anvil }
 }
 
 /// Returns the paths to request, from a Worker without an index and from one with it.
@@ -247,7 +247,7 @@ async fn ask(client: &Client, paths: &[String]) -> Vec<(String, u16, Value)> {
 }
 
 /// Returns all answers over a node, with the Worker that has no index.
-async fn answers(node: &Node) -> (Worker, Vec<(String, u16, Value)>) {
+async fn answers(node: &ForeignNode) -> (Worker, Vec<(String, u16, Value)>) {
     let (plain, indexed) = questions();
     let options = WorkerOptions::new(&node.url, node.contracts.registry)
         .var("MULTICALL3_ADDRESS", node.multicall3)
@@ -265,7 +265,7 @@ async fn answers(node: &Node) -> (Worker, Vec<(String, u16, Value)>) {
     (worker, answers)
 }
 
-async fn check(kind: Kind) {
+async fn check(kind: ForeignNodeKind) {
     /// Anvil's answers.
     static EXPECTED: OnceCell<Vec<(String, u16, Value)>> = OnceCell::const_new();
     let expected = EXPECTED.get_or_init(async || answers(&node(None).await).await.1);
@@ -283,7 +283,7 @@ async fn check(kind: Kind) {
     assert!(wrong.is_empty(), "{kind:?}:\n{wrong}");
     let client = worker.client();
     let ready = client.get("/readyz").await.ok();
-    let (is_berlin, takes_hashes) = (kind == Kind::Berlin, kind != Kind::Ganache);
+    let (is_berlin, takes_hashes) = (kind == ForeignNodeKind::Berlin, kind != ForeignNodeKind::Ganache);
     let gives = json!({
         "blockHash": takes_hashes, "proofs": !is_berlin, "logs": true, "finalized": !is_berlin, "batch": true,
     });
@@ -298,12 +298,15 @@ async fn check(kind: Kind) {
     }
     let options = DaemonOptions::new(&node.url, node.contracts, &dev_key(9));
     if is_berlin {
-        let printed = Daemon::refuse(&options).await.unwrap();
+        let printed = RelayerDaemon::refuse(&options).await.unwrap();
         assert!(printed.contains("it needs EIP-1559 (London)"), "{printed}");
         return;
     }
-    let daemon = Daemon::start(&options).await.unwrap();
-    let desk = Desk { domain: domain(31_337, node.contracts.forwarder), registry: node.contracts.registry };
+    let daemon = RelayerDaemon::start(&options).await.unwrap();
+    let desk = RequestFactory {
+        domain: domain(31_337, node.contracts.forwarder),
+        registry: node.contracts.registry,
+    };
     let newcomer = wallet("newcomer");
     let request = desk.request(&newcomer, 0, &register(newcomer.address()));
     let answer = daemon.client().relay(&request).await.ok();
@@ -316,15 +319,15 @@ async fn check(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hardhat_3_is_served_as_anvil_is() {
-    check(Kind::Edr).await;
+    check(ForeignNodeKind::Edr).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ganache_is_served_as_anvil_is() {
-    check(Kind::Ganache).await;
+    check(ForeignNodeKind::Ganache).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_of_an_old_hardfork_is_served_as_far_as_it_goes() {
-    check(Kind::Berlin).await;
+    check(ForeignNodeKind::Berlin).await;
 }

@@ -24,7 +24,7 @@ use e2e::chain::Chain;
 use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT, embedded, start_with_redis};
 use e2e::redis::Redis;
 use e2e::repo;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
@@ -74,7 +74,7 @@ async fn chain() -> Result<Chain> {
 }
 
 /// Returns the documented configuration of a daemon beside this proxy, with content, and all policies.
-fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
+fn configuration(kind: ReverseProxyKind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
     // One liable person is only named, one only accepts its agent, and one registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
@@ -142,9 +142,9 @@ async fn run(with: &mut Command, program: &str, setting: &Value) -> Result<Value
 #[tokio::test]
 async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
     let chain = chain().await?;
-    let text = configuration(Kind::Envoy, &chain)?;
+    let text = configuration(ReverseProxyKind::Envoy, &chain)?;
     let daemon = Gate::start(&text).await?;
-    let adapter = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
+    let adapter = Gate::start(&configuration(ReverseProxyKind::Nginx, &chain)?).await?;
     let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
     let api = Worker::start(options).await?;
     let setting = json!({
@@ -167,8 +167,9 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
     let (chain, redis) = (chain().await?, Redis::start(&[]).await?);
     let table = format!("\n[redis]\nurl = \"{}\"\n", redis.url());
     // Each instance reads once, before the copies arrive.
-    let kept = configuration(Kind::Envoy, &chain)?.replace("[kya]", "[kya]\ncache-seconds = 3600");
-    let configured = configuration(Kind::Nginx, &chain)? + &table;
+    let kept =
+        configuration(ReverseProxyKind::Envoy, &chain)?.replace("[kya]", "[kya]\ncache-seconds = 3600");
+    let configured = configuration(ReverseProxyKind::Nginx, &chain)? + &table;
     let daemon = start_with_redis(async || Gate::start(&configured).await).await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "daemon": daemon.url(), "redis": redis.url(), "keys": keys(),
@@ -203,7 +204,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
     let chain = chain().await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "registry": chain.contracts.registry.to_string(),
-        "settings": embedded(&configuration(Kind::Envoy, &chain)?)?, "keys": keys(),
+        "settings": embedded(&configuration(ReverseProxyKind::Envoy, &chain)?)?, "keys": keys(),
         "accounts": { "accepting": ACCEPTING.to_string() },
     });
     let [mut machine, _] = nodes();
@@ -262,8 +263,8 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
 #[tokio::test]
 async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_headers_alone() -> Result<()> {
     let chain = chain().await?;
-    let daemon = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
-    let settings = embedded(&configuration(Kind::Envoy, &chain)?)?;
+    let daemon = Gate::start(&configuration(ReverseProxyKind::Nginx, &chain)?).await?;
+    let settings = embedded(&configuration(ReverseProxyKind::Envoy, &chain)?)?;
     let good = wallet("good");
     let (key, address) = (hex::encode_prefixed(good.to_bytes()), json!(good.address().to_string()));
     let mut failures = Vec::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use alloy::providers::Provider as _;
 use e2e::anvil::{Anvil, AnvilOptions, dev_account};
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::http;
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
@@ -39,20 +39,20 @@ async fn each_fault_does_what_it_says() {
     let proxy = Proxy::start(node.url()).await.unwrap();
     // The fault; whether the node carries out the call; the status and a word of the client's answer.
     for (fault, done, answer) in [
-        (Fault::status(429), false, Some((429, "http 429"))),
-        (Fault::Garbage("<html>".into()), false, Some((200, "<html>"))),
-        (Fault::Refuse, false, None),
-        (Fault::Hang, false, None),
-        (Fault::LoseAnswer, true, None),
-        (Fault::HangAfterwards, true, None),
-        (Fault::Delay(Duration::from_millis(300)), true, Some((200, "result"))),
-        (Fault::error(-32000, "nonce too low"), false, Some((200, "nonce too low"))),
-        (Fault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
+        (NodeFault::status(429), false, Some((429, "http 429"))),
+        (NodeFault::Garbage("<html>".into()), false, Some((200, "<html>"))),
+        (NodeFault::Refuse, false, None),
+        (NodeFault::Hang, false, None),
+        (NodeFault::LoseAnswer, true, None),
+        (NodeFault::HangAfterwards, true, None),
+        (NodeFault::Delay(Duration::from_millis(300)), true, Some((200, "result"))),
+        (NodeFault::error(-32000, "nonce too low"), false, Some((200, "nonce too low"))),
+        (NodeFault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
     ] {
         let sent = async || node.provider.get_transaction_count(dev_account(5)).pending().await.unwrap();
         let before = sent().await;
-        let (started, slow) = (Instant::now(), matches!(fault, Fault::Delay(_)));
-        proxy.inject(Rule::on("eth_sendTransaction", fault.clone()));
+        let (started, slow) = (Instant::now(), matches!(fault, NodeFault::Delay(_)));
+        proxy.inject(FaultRule::on("eth_sendTransaction", fault.clone()));
         let within = if answer.is_some() { LONG } else { Duration::from_secs(1) };
         let got = transfer(&proxy, within).await;
         match (answer, &got) {

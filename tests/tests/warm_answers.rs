@@ -12,7 +12,7 @@ use e2e::chain::Chain;
 use e2e::client::without;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
-use e2e::server::{Kind, LIVEZ, Server};
+use e2e::server::{LIVEZ, Server, ServerKind};
 use e2e::stage::Exclusive;
 use e2e::worker::WorkerOptions;
 use serde_json::{Value, json};
@@ -46,13 +46,13 @@ impl Setup {
             // Requests are counted, and never refused.
             .var("RATE_LIMIT_PER_MINUTE", 1_000_000_000);
         let mut servers = Vec::new();
-        for kind in Kind::ALL {
+        for kind in ServerKind::ALL {
             servers.push(Server::start(kind, &options, json!({})).await.unwrap());
         }
         Self { showcase, _proxy: proxy, servers, options, _chain: chain }
     }
 
-    fn server(&self, kind: Kind) -> &Server {
+    fn server(&self, kind: ServerKind) -> &Server {
         self.servers.iter().find(|server| server.kind == kind).unwrap()
     }
 }
@@ -97,7 +97,7 @@ async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warm_answer_costs_little_more_than_livez() {
     let (_turn, setup) = setup().await;
-    let (server, kya) = (setup.server(Kind::Worker), seed::kya("kyoto"));
+    let (server, kya) = (setup.server(ServerKind::Worker), seed::kya("kyoto"));
     // Warm up: the runtime compiles hot code better.
     for path in [LIVEZ, &kya] {
         server.load(path, SECONDS, None).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_warm_answer_costs_little_more_than_livez() {
 async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
     let (_turn, setup) = setup().await;
     let path = seed::kya("kyoto");
-    let (worker, hono) = (setup.server(Kind::Worker), setup.server(Kind::Hono));
+    let (worker, hono) = (setup.server(ServerKind::Worker), setup.server(ServerKind::Hono));
     for server in [worker, hono] {
         server.load(&path, SECONDS, None).await.unwrap();
     }
@@ -124,7 +124,7 @@ async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
 async fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     let (_turn, setup) = setup().await;
     let first_answer = async || {
-        let server = Server::start(Kind::Worker, &setup.options, json!({})).await.unwrap();
+        let server = Server::start(ServerKind::Worker, &setup.options, json!({})).await.unwrap();
         let client = server.client();
         let began = Instant::now();
         assert_eq!(client.get(LIVEZ).await.status, 200);
@@ -147,14 +147,14 @@ fn without_clocks(document: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_peers_answer_what_the_worker_answers() {
     let (_turn, setup) = setup().await;
-    let worker = setup.server(Kind::Worker).client();
+    let worker = setup.server(ServerKind::Worker).client();
     let wallets = ["kyoto", "forgetful", "impostor", "heir", "paused", "nobody", "lost-key"];
     let agents = ["atlas", "harbour", "silent", "gone", "quoted", "family"];
     let agents = agents.map(|agent| setup.showcase.path(agent));
     let wrong = ["/api/v1/agent/4000", "/api/v1/agent/x", "/api/v1/kya/0x12", "/nowhere"].map(String::from);
     for path in wallets.map(seed::kya).iter().chain(&agents).chain(&wrong) {
         let expected = worker.get(path).await;
-        for kind in [Kind::Hono, Kind::Express] {
+        for kind in [ServerKind::Hono, ServerKind::Express] {
             let answer = setup.server(kind).client().get(path).await;
             assert_eq!(answer.status, expected.status, "{kind:?}: {path}: {}", answer.text);
             let (answer, wanted) = (answer.json(), expected.json());

@@ -17,9 +17,9 @@ use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result, bail};
 use e2e::anvil::{AnvilOptions, CHAIN_ID};
 use e2e::chain::Chain;
-use e2e::daemon::Daemon;
+use e2e::daemon::RelayerDaemon;
 use e2e::deploy::{Deployment, MULTICALL3, deploy, deploy_multicall3};
-use e2e::guarded::Guarded;
+use e2e::guarded::GuardedService;
 use e2e::process::Process;
 use e2e::repo;
 use e2e::seed::{self, Showcase};
@@ -89,7 +89,7 @@ async fn dev(options: &[&str]) -> Result<()> {
         .var("LOG_LEVEL", "info")
         .var("RATE_LIMIT_PER_IP", RELAYS_PER_HOUR)
         .without("RATE_LIMIT_PER_SIGNER");
-    let mut relayer = step("relayer", Daemon::start(&options)).await?;
+    let mut relayer = step("relayer", RelayerDaemon::start(&options)).await?;
     let relayed = seed::relayed(&chain, &relayer, &mut showcase);
     step("agents without ETH, through the relayer", relayed).await?;
 
@@ -101,7 +101,7 @@ async fn dev(options: &[&str]) -> Result<()> {
     let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
-    let guarded = Guarded::telling(guarded_port, &chain, relayer.url(), worker.url());
+    let guarded = GuardedService::telling(guarded_port, &chain, relayer.url(), worker.url());
     let guarded = step("gate and guarded service", guarded).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));
@@ -129,8 +129,8 @@ async fn watch<const N: usize>(mut processes: [(&str, &mut Process); N]) -> Resu
 fn introduction(
     chain: &Chain,
     worker: &Worker,
-    relayer: &Daemon,
-    guarded: &Guarded,
+    relayer: &RelayerDaemon,
+    guarded: &GuardedService,
     showcase: &Showcase,
     logs: Option<&Path>,
 ) -> String {

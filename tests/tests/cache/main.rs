@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use e2e::anvil::CHAIN_ID;
 use e2e::chain::STATUSES;
-use e2e::client::{Answer, Client, concurrently};
-use e2e::fault::{Fault, Rule};
+use e2e::client::{Client, HttpAnswer, concurrently};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::http::request_to_reset;
 use e2e::process::{PATIENCE, eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{Showcase, kya};
-use e2e::server::{Kind, Server};
-use e2e::stage::{Exclusive, Stage};
+use e2e::server::{Server, ServerKind};
+use e2e::stage::{Exclusive, WorkerStage};
 use e2e::stored::cached_keys;
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::api::document::FORMAT;
@@ -37,14 +37,14 @@ use tokio::sync::MutexGuard;
 const CROWD: usize = 100;
 
 /// A stage with the documented TTLs.
-struct Scene {
-    stage: Stage,
+struct CacheFixture {
+    stage: WorkerStage,
     showcase: Showcase,
     /// Highest agent id that `cold_agent` has given out.
     asked: AtomicU64,
 }
 
-impl Scene {
+impl CacheFixture {
     /// Returns the path of an agent that no test has requested yet: every answer about it is cold.
     fn cold_agent(&self) -> String {
         let id = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -62,30 +62,30 @@ impl Scene {
 }
 
 /// Takes the fixture for one test at a time, since the tests count requests.
-async fn documented() -> (MutexGuard<'static, ()>, &'static Scene) {
-    static SCENE: Exclusive<Scene> = Exclusive::empty();
+async fn documented() -> (MutexGuard<'static, ()>, &'static CacheFixture) {
+    static SCENE: Exclusive<CacheFixture> = Exclusive::empty();
     let start = async || {
-        let (stage, showcase) = Stage::showcase(|options| options).await.unwrap();
-        Scene { stage, showcase, asked: AtomicU64::new(0) }
+        let (stage, showcase) = WorkerStage::showcase(|options| options).await.unwrap();
+        CacheFixture { stage, showcase, asked: AtomicU64::new(0) }
     };
     let (turn, scene) = SCENE.take(start).await;
     scene.stage.proxy.heal();
     (turn, scene)
 }
 
-async fn posts(stage: &Stage, path: &str) -> (usize, Answer) {
+async fn posts(stage: &WorkerStage, path: &str) -> (usize, HttpAnswer) {
     stage.proxy.reset();
     let answer = stage.client.get(path).await;
     (stage.proxy.posts(), answer)
 }
 
-async fn at_once(client: &Client, path: &str) -> Vec<Answer> {
+async fn at_once(client: &Client, path: &str) -> Vec<HttpAnswer> {
     concurrently((0..CROWD).map(|_| (client, path))).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
-    let (_turn, Scene { stage, showcase, .. }) = documented().await;
+    let (_turn, CacheFixture { stage, showcase, .. }) = documented().await;
     let lineage = showcase.lineage("newcomer");
     for (path, other_spelling, seconds) in [
         ("/api/v1/stats", "/api/v1/stats?utm=x", 300),
@@ -133,7 +133,7 @@ async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
     }
     // A temporary error ends with its cause.
     let path = "/api/v1/agents?limit=9";
-    stage.proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
+    stage.proxy.inject(FaultRule::any(NodeFault::error(-32601, "the method is not available")));
     let failed = stage.client.get(path).await;
     assert!(failed.error(500).contains("the method is not available"), "{}", failed.text);
     assert_eq!(failed.header("cache-control"), "no-store");
@@ -174,7 +174,7 @@ async fn a_cache_that_does_not_answer_is_left_and_the_chain_is_asked() {
     let (proxy, registry) = (&scene.stage.proxy, scene.stage.chain.contracts.registry);
     let options = WorkerOptions::new(proxy.url(), registry);
     let silent = json!({ "silentCache": true });
-    let server = Server::start(Kind::Worker, &options, silent).await.unwrap();
+    let server = Server::start(ServerKind::Worker, &options, silent).await.unwrap();
     for path in ["/api/v1/stats", "/api/v1/agents?limit=7", &kya("kyoto")] {
         for expected in ["MISS", "HIT"] {
             let answer = server.client().get(path).await;
@@ -190,7 +190,7 @@ async fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
     let (stage, agent) = (&scene.stage, scene.cold_agent());
     for (path, is_stored) in [(&*agent, true), (&format!("{agent}/revenue"), false), ("/readyz", false)] {
         // Long enough for all requests to arrive.
-        stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(1))));
+        stage.proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_secs(1))));
         stage.proxy.reset();
         let began = Instant::now();
         let answers = at_once(&stage.client, path).await;
@@ -212,7 +212,7 @@ async fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
 async fn a_client_that_goes_away_takes_nothing_from_the_others() {
     let (_turn, scene) = documented().await;
     let (stage, path) = (&scene.stage, scene.cold_agent());
-    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(3))));
+    stage.proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_secs(3))));
     stage.proxy.reset();
     let leaving =
         async |id| request_to_reset(stage.worker.url(), &path, &format!("X-Request-Id: {id}")).await.unwrap();
@@ -267,17 +267,24 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
     let (lost, of_index) = (json!({ "losesReaders": true }), of_index.collect::<Vec<_>>());
     let distant =
         |millis: u64| json!({ "losesReaders": true, "distant": { "millis": millis, "settings": {} } });
-    let later_rounds = Rule::any(Fault::Hang).containing("blockhash");
+    let later_rounds = FaultRule::any(NodeFault::Hang).containing("blockhash");
     // Where readers are lost, of which routes, and in how many posts; 0 means while the object is asked.
     for (place, kind, workerd, rule, lost, posts) in [
-        ("first round", Kind::Worker, lost.clone(), Some(Rule::any(Fault::Hang)), &routes[..], 10),
-        ("later round", Kind::Worker, lost, Some(later_rounds), &routes[7..], 4),
-        ("object", Kind::Indexed, distant(600), None, &routes[..], 0),
-        ("silent object", Kind::Indexed, distant(3_600_000), None, &[], 0),
+        (
+            "first round",
+            ServerKind::Worker,
+            lost.clone(),
+            Some(FaultRule::any(NodeFault::Hang)),
+            &routes[..],
+            10,
+        ),
+        ("later round", ServerKind::Worker, lost, Some(later_rounds), &routes[7..], 4),
+        ("object", ServerKind::Indexed, distant(600), None, &routes[..], 0),
+        ("silent object", ServerKind::Indexed, distant(3_600_000), None, &[], 0),
     ] {
         let is_silent = place == "silent object";
         let mut options = options.clone();
-        if kind == Kind::Indexed {
+        if kind == ServerKind::Indexed {
             options = options.var("INDEX", "durable-object");
         }
         if is_silent {
@@ -301,7 +308,7 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
         proxy.heal();
         drop(readers);
         for most in if is_silent { vec![MOST, KNOWN_SILENT] } else { vec![MOST] } {
-            let paths = routes.iter().chain(if kind == Kind::Indexed { &of_index[..] } else { &[] });
+            let paths = routes.iter().chain(if kind == ServerKind::Indexed { &of_index[..] } else { &[] });
             let began = Instant::now();
             for (at, answer) in concurrently(paths.map(|path| (&client, path))).await.iter().enumerate() {
                 let expected = if at >= routes.len() && is_silent { 503 } else { 200 };
@@ -318,11 +325,11 @@ async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
     let (_turn, scene) = documented().await;
     let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
     let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
-    let server = Server::start(Kind::Worker, &options, json!({ "measured": true })).await.unwrap();
+    let server = Server::start(ServerKind::Worker, &options, json!({ "measured": true })).await.unwrap();
     let mut taken = Vec::new();
     for _ in 0..4 {
         let path = scene.cold_agent();
-        proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(2))));
+        proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_secs(2))));
         let mut waiting = Vec::new();
         for _ in 0..AT_ONCE {
             waiting.push(request_to_reset(server.url(), &path, "X-Request-Id: leaves").await.unwrap());
@@ -342,7 +349,7 @@ async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
 async fn all_pages_of_an_agents_revenue_are_cut_from_one_read() {
     let (_turn, scene) = documented().await;
     let (stage, agent) = (&scene.stage, scene.cold_agent());
-    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(1))));
+    stage.proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_secs(1))));
     stage.proxy.reset();
     let began = Instant::now();
     let pages = (0..20).map(|offset| (&stage.client, format!("{agent}/revenue?offset={offset}")));
@@ -370,7 +377,7 @@ async fn what_cannot_be_is_asked_for_once_in_five_seconds() {
     }
     // The same holds for a scan that fails, and requests that wait for it are no hits.
     let (proxy, worker) = scene.another(|options| options).await;
-    proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
+    proxy.inject(FaultRule::any(NodeFault::error(-32601, "the method is not available")));
     let client = worker.client();
     let failed = concurrently((0..9).map(|_| (&client, "/api/v1/stats/detailed"))).await;
     assert!(failed.iter().all(|answer| answer.status == 500), "{failed:?}");
@@ -412,7 +419,7 @@ async fn an_answer_asked_for_all_the_time_is_renewed_before_its_end_and_no_reque
     let (_turn, scene) = documented().await;
     let (proxy, worker) = scene.another(|options| options.var("KYA_TTL_SECONDS", TTL.as_secs())).await;
     let (client, path) = (worker.client(), kya("kyoto"));
-    let checked = |answer: &Answer| answer.ok()["checkedAt"].as_str().unwrap().to_owned();
+    let checked = |answer: &HttpAnswer| answer.ok()["checkedAt"].as_str().unwrap().to_owned();
     let (mut read, mut asked) = (vec![checked(&client.get(&path).await)], Instant::now());
     wait_until("renewed", 4 * TTL, async || {
         let paused = std::mem::replace(&mut asked, Instant::now()).elapsed();

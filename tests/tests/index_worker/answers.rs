@@ -7,24 +7,24 @@
 
 use std::fs;
 
-use e2e::client::{Answer, assert_has, without};
-use e2e::fault::{Fault, Rule};
+use e2e::client::{HttpAnswer, assert_has, without};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::wait_until;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::worker::Worker;
 use registry_core::eth::abi::AgentRecord;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::{DETAILED, PATIENCE, PERSON, Turn, index_status, register, suspend};
+use crate::{DETAILED, PATIENCE, PERSON, StageGuard, index_status, register, suspend};
 
 /// Starts another Worker without an index, which answers from scans of the registry.
-async fn scanning(stage: &Stage) -> Worker {
+async fn scanning(stage: &WorkerStage) -> Worker {
     stage.another(|options| options.unset("INDEX")).await.unwrap()
 }
 
 /// Compares the answers of the index with those of a scan.
-async fn check_all(stage: &Stage, scanning: &Worker) {
+async fn check_all(stage: &WorkerStage, scanning: &Worker) {
     let scanning = scanning.client();
     let page = "/api/v1/agents/compliance?limit=15";
     let cursor = scanning.get(page).await.ok()["next"].as_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ async fn check_all(stage: &Stage, scanning: &Worker) {
 
 /// Compares searches, which only the index has, with the contract's records. Words match in any order, the
 /// last one by its beginning, and are never operators.
-async fn check_searches(stage: &Stage) {
+async fn check_searches(stage: &WorkerStage) {
     let agents = stage.chain.agents().await.unwrap();
     for (words, scope) in
         [("One+numb", "Number of one"), ("number", "Number"), ("%22nobody%22+OR+*", "nobody")]
@@ -67,14 +67,14 @@ fn ids_in(list: &Value) -> Vec<u64> {
 }
 
 /// Checks that an answer asks for a later retry, for this reason.
-fn is_not_there_yet(answer: &Answer, reason: &str) {
+fn is_not_there_yet(answer: &HttpAnswer, reason: &str) {
     let error = answer.failed(503, "INDEXING");
     assert!(error.starts_with(reason), "{error}");
     assert_eq!(answer.header("retry-after"), "10");
 }
 
 /// Requests detailed statistics, and waits until the request has reached the chain.
-async fn ask(stage: &Stage) -> JoinHandle<Answer> {
+async fn ask(stage: &WorkerStage) -> JoinHandle<HttpAnswer> {
     let posts = stage.proxy.posts();
     let client = stage.client.clone();
     let question = tokio::spawn(async move { client.get(DETAILED).await });
@@ -84,7 +84,7 @@ async fn ask(stage: &Stage) -> JoinHandle<Answer> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
-    let mut stage = Turn::with(|options| options.ttl(0)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(0)).await;
     let scanning = scanning(&stage).await;
     let path = format!("/api/v1/liable/{PERSON}");
     // Without its stored state, the index is filled anew.
@@ -93,7 +93,7 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
     stage.restart_index().await.unwrap();
     stage.index_found().await.unwrap();
     for (is_filling, depth) in [(true, 3), (false, 20)] {
-        stage.proxy.inject(Rule::on("eth_call", Fault::Hang));
+        stage.proxy.inject(FaultRule::on("eth_call", NodeFault::Hang));
         let question = ask(&stage).await;
         if is_filling {
             let filling = "The index of the registry is being filled: 0 %";
@@ -116,7 +116,7 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
     }
     let status = index_status(&stage).await;
     assert_has(&status, json!({ "unannouncedChanges": 0, "basis": "storageRoot" }), "at the end");
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     for path in [DETAILED, "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"] {
         stage.client.get(path).await.failed(500, "RPC_UNAVAILABLE");
     }

@@ -8,14 +8,14 @@
 use std::time::{Duration, Instant};
 
 use e2e::client::Client;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::http;
 use e2e::process::wait_until;
 use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{PATIENCE, Turn, filled, is_listed, reactivate, register, suspend};
+use crate::{PATIENCE, StageGuard, filled, is_listed, reactivate, register, suspend};
 
 /// A client of a stream, which reconnects when the stream ends.
 struct Follower {
@@ -94,7 +94,7 @@ impl Follower {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end() {
-    let stage = Turn::with(|options| options.ttl(1).var("CHANGES_STREAM_SECONDS", 5)).await;
+    let stage = StageGuard::with(|options| options.ttl(1).var("CHANGES_STREAM_SECONDS", 5)).await;
     let id = register(&stage.chain, "streamed", "streamed", 0).await;
     is_listed(&stage, id).await;
     let mut follower = Follower::new(&stage.client);
@@ -113,7 +113,7 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 
     // A client that leaves does not affect the others.
     drop(Follower::new(&stage.client).block().await);
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     follower.until(|_, block| block.contains("RPC_UNAVAILABLE")).await;
     stage.proxy.heal();
     suspend(&stage.chain, id).await;
@@ -123,7 +123,7 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_ended() {
     // The slot of a silent stream expires after 71 seconds, and a stream ends after five minutes.
-    let stage = Turn::with(|options| options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)).await;
+    let stage = StageGuard::with(|options| options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)).await;
     filled(&stage.client).await;
     let path = "/api/v1/changes?since=now";
     let mut open = Vec::new();

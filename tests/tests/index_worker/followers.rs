@@ -12,7 +12,7 @@ use e2e::client::without;
 use e2e::gate::{Gate, ORIGIN};
 use e2e::http;
 use e2e::process::wait_until;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed;
 use e2e::signed_requests::{Draft, RawAnswer};
 use e2e::worker::Worker;
@@ -21,17 +21,17 @@ use registry_core::evidence::{self, Expected};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use tempfile::TempDir;
 
-use crate::{PATIENCE, Turn, has_snapshot, is_listed, reactivate, register, suspend, wallet};
+use crate::{PATIENCE, StageGuard, has_snapshot, is_listed, reactivate, register, suspend, wallet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
     // The index reads the chain each second while a stream is open.
-    let stage = Turn::with(|options| options.ttl(1)).await;
+    let stage = StageGuard::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "guarded", "guarded", 0).await;
     // From here on `/changes` announces neither this registration nor anything before it.
     is_listed(&stage, id).await;
     let registry = stage.chain.contracts.registry.to_string();
-    let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
+    let text = ReverseProxyKind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
     let source = format!("[kya]\napi = \"{}\"\ncache-seconds = 600", stage.worker.url());
     let configured = text.replace("[kya]", &source);
     assert_ne!(configured, text);
@@ -56,7 +56,7 @@ async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_otherwise() {
-    let stage = Turn::with(|options| options.ttl(8)).await;
+    let stage = StageGuard::with(|options| options.ttl(8)).await;
     has_snapshot(&stage.client).await;
     let (name, registry) = ("held locally", stage.chain.contracts.registry);
     let id = register(&stage.chain, name, "held", 0).await;

@@ -7,7 +7,7 @@ use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::http;
 use e2e::process::eventually;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::stored::stored;
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
@@ -37,7 +37,7 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
         let options = options.var("REGISTRY_ADDRESS", registry.address).var("AGENT_TTL_SECONDS", 2);
         options.var("RPC_TIMEOUT_SECONDS", 20).var("RPC_DEADLINE_SECONDS", 60)
     };
-    let mut stage = Stage::indexed(chain, options).await.unwrap();
+    let mut stage = WorkerStage::indexed(chain, options).await.unwrap();
     filled(&stage.client).await;
     let detailed = async || {
         let answer = stage.client.get(DETAILED).await;

@@ -22,7 +22,7 @@ use e2e::chain::Chain;
 use e2e::client::{Client, without};
 use e2e::process::{PATIENCE, eventually, wait_until};
 use e2e::seed;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::story::DAY;
 use e2e::worker::WorkerOptions;
 use registry_core::eth::abi::IAgentRegistry;
@@ -41,25 +41,25 @@ const DETAILED: &str = "/api/v1/stats/detailed";
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
 
 /// Stages that tests use in turns. A test that fails empties its slot.
-static STAGES: [Mutex<Option<Indexed>>; 3] = [const { Mutex::const_new(None) }; 3];
+static STAGES: [Mutex<Option<IndexedStage>>; 3] = [const { Mutex::const_new(None) }; 3];
 /// Semaphore with one permit for each of [`STAGES`].
 static FREE: Semaphore = Semaphore::const_new(STAGES.len());
 
-struct Indexed {
-    stage: Stage,
+struct IndexedStage {
+    stage: WorkerStage,
     /// Settings without those of a test.
     usual: WorkerOptions,
     now: WorkerOptions,
 }
 
 /// A stage, held by a test.
-struct Turn {
-    stage: MutexGuard<'static, Option<Indexed>>,
+struct StageGuard {
+    stage: MutexGuard<'static, Option<IndexedStage>>,
     // Dropped, and so given back, after the stage.
     _permit: SemaphorePermit<'static>,
 }
 
-impl Turn {
+impl StageGuard {
     /// Takes a stage, with these settings beside the usual ones.
     async fn with(settings: impl Fn(WorkerOptions) -> WorkerOptions) -> Self {
         let permit = FREE.acquire().await.unwrap();
@@ -70,9 +70,9 @@ impl Turn {
                 usual = options.var("CHAIN_ID", CHAIN_ID).var("INDEX", "durable-object");
                 settings(usual.clone())
             };
-            let started = Stage::indexed(chain().await, options).await.unwrap();
+            let started = WorkerStage::indexed(chain().await, options).await.unwrap();
             let now = settings(usual.clone());
-            *stage = Some(Indexed { stage: started, usual, now });
+            *stage = Some(IndexedStage { stage: started, usual, now });
         }
         let mut turn = Self { stage, _permit: permit };
         // Heal before a restart: a Worker is not ready without the chain.
@@ -93,21 +93,21 @@ impl Turn {
     }
 }
 
-impl Deref for Turn {
-    type Target = Stage;
+impl Deref for StageGuard {
+    type Target = WorkerStage;
 
-    fn deref(&self) -> &Stage {
+    fn deref(&self) -> &WorkerStage {
         &self.stage.as_ref().unwrap().stage
     }
 }
 
-impl DerefMut for Turn {
-    fn deref_mut(&mut self) -> &mut Stage {
+impl DerefMut for StageGuard {
+    fn deref_mut(&mut self) -> &mut WorkerStage {
         &mut self.stage.as_mut().unwrap().stage
     }
 }
 
-impl Drop for Turn {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             *self.stage = None;
@@ -150,7 +150,7 @@ async fn reactivate(chain: &Chain, id: u64) {
     chain.send(chain.owner(), call).await.unwrap();
 }
 
-async fn index_status(stage: &Stage) -> Value {
+async fn index_status(stage: &WorkerStage) -> Value {
     stage.client.get("/readyz").await.ok()["index"].clone()
 }
 
@@ -159,7 +159,7 @@ async fn filled(client: &Client) {
 }
 
 /// Waits until the index lists this agent as the newest one.
-async fn is_listed(stage: &Stage, id: u64) {
+async fn is_listed(stage: &WorkerStage, id: u64) {
     let newest = async || stage.client.get(NEWEST).await.json()["data"][0]["agentId"] == id;
     wait_until("listed", PATIENCE, newest).await;
 }
@@ -184,7 +184,7 @@ fn timeless(verdict: Value) -> Value {
 }
 
 /// Waits until the answers, which may be as old as the TTL, count as many suspended agents as the chain has.
-async fn suspensions_are_seen(stage: &Stage) {
+async fn suspensions_are_seen(stage: &WorkerStage) {
     let agents = stage.chain.agents().await.unwrap();
     let suspended = agents.iter().filter(|agent| agent.status == 1).count();
     let told = async || stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"].take();

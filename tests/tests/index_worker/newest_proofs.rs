@@ -14,11 +14,11 @@ use alloy::sol_types::SolEvent as _;
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::{Chain, Write};
 use e2e::client::Client;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::wait_until;
 use e2e::relay::attest;
 use e2e::seed;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::story::DAY;
 use e2e::worker::WorkerOptions;
 use registry_core::eth::abi::IAgentRegistry::AgentSuspended;
@@ -41,13 +41,13 @@ fn setting(name: &str, usual: u64) -> u64 {
 
 /// Counts of the cold wallets that were looked up while agents changed, and of those answered by the chain.
 #[derive(Debug, Default)]
-struct Asked {
+struct ColdLookups {
     all: usize,
     by_chain: usize,
 }
 
 /// Attests an agent every `NEWEST_EVERY` seconds, and looks each wallet up once at a new instance.
-async fn ask_while_agents_change(stage: &Stage, agents: u64) -> Asked {
+async fn ask_while_agents_change(stage: &WorkerStage, agents: u64) -> ColdLookups {
     let worker = stage.another(|options| options.var("INDEX", "durable-object")).await.unwrap();
     let client = worker.client();
     has_snapshot(&client).await;
@@ -61,7 +61,7 @@ async fn ask_while_agents_change(stage: &Stage, agents: u64) -> Asked {
         }
     };
     let ask = async {
-        let mut asked = Asked::default();
+        let mut asked = ColdLookups::default();
         let mut requests = interval(Duration::from_secs(seconds) / agents as u32);
         for id in 1..=agents {
             requests.tick().await;
@@ -79,7 +79,7 @@ async fn ask_while_agents_change(stage: &Stage, agents: u64) -> Asked {
 }
 
 /// Starts an index over a registry with this many agents and a block every two seconds.
-async fn stage(agents: u64, ttl: u64) -> Stage {
+async fn stage(agents: u64, ttl: u64) -> WorkerStage {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap();
     seed::many(&chain, agents).await.unwrap();
     chain.node.freshen().await.unwrap();
@@ -87,7 +87,7 @@ async fn stage(agents: u64, ttl: u64) -> Stage {
     let options = |options: WorkerOptions| {
         options.ttl(ttl).var("INDEX", "durable-object").unset("MAX_HEAD_AGE_SECONDS")
     };
-    let stage = Stage::indexed(chain, options).await.unwrap();
+    let stage = WorkerStage::indexed(chain, options).await.unwrap();
     has_snapshot(&stage.client).await;
     stage
 }
@@ -105,7 +105,7 @@ async fn cold_wallets_are_answered_from_the_snapshot_also_where_a_node_proves_it
     let agents = setting("NEWEST_AGENTS", 35);
     let stage = stage(agents, USUAL_TTL).await;
     let all_proofs = ask_while_agents_change(&stage, agents).await;
-    stage.proxy.inject(Rule::on("eth_getProof", Fault::NewestProofs));
+    stage.proxy.inject(FaultRule::on("eth_getProof", NodeFault::NewestProofs));
     let newest = ask_while_agents_change(&stage, agents).await;
     println!("all proofs: {all_proofs:?}; those of the newest block alone: {newest:?}");
     for asked in [all_proofs, newest] {
@@ -117,11 +117,11 @@ async fn cold_wallets_are_answered_from_the_snapshot_also_where_a_node_proves_it
 async fn a_suspension_that_no_event_tells_of_is_told_half_a_minute_after_the_ttl() {
     let ttl = setting("NEWEST_TTL", 60);
     let stage = stage(35, ttl).await;
-    stage.proxy.inject(Rule::on("eth_getProof", Fault::NewestProofs));
+    stage.proxy.inject(FaultRule::on("eth_getProof", NodeFault::NewestProofs));
     let hidden = 29;
     assert!(!is_told_suspended(&stage.client, hidden).await);
     let topics = vec![AgentSuspended::SIGNATURE_HASH, B256::from(U256::from(hidden))];
-    stage.proxy.inject(Rule::on("eth_getLogs", Fault::HiddenLogs(topics)));
+    stage.proxy.inject(FaultRule::on("eth_getLogs", NodeFault::HiddenLogs(topics)));
     let suspension = Write::new(stage.chain.owner(), &seed::suspension(hidden, REASON));
     let attestation = Write::new(seed::operator(1), &attest(1));
     let since = Instant::now();

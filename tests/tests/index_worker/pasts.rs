@@ -14,7 +14,7 @@ use e2e::worker::{Worker, WorkerOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{DETAILED, PATIENCE, Turn, register};
+use crate::{DETAILED, PATIENCE, StageGuard, register};
 
 /// Sets the object's delay, silent without one, and returns the number of requests that it has had so far.
 async fn object_takes(object: &Client, agents: u64, millis: Option<u64>) -> u64 {
@@ -36,7 +36,7 @@ async fn knows_past(client: &Client, name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_one() {
-    let stage = Turn::with(|options| options).await;
+    let stage = StageGuard::with(|options| options).await;
     let chain = &stage.chain;
     let objects = ["a silent object", "a quick object", "a slow object", "an object of another version"];
     for object in objects.into_iter().chain(["an object with a history"]) {

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
 use e2e::anvil::dev_account;
-use e2e::client::{Answer, Client};
-use e2e::fault::{Fault, Rule};
+use e2e::client::{Client, HttpAnswer};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::{eventually, wait_until};
 use e2e::relay::attest;
 use e2e::repo;
 use e2e::seed;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::stored::stored;
 use e2e::worker::WorkerOptions;
 use futures_util::future::join_all;
 use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
 
-use crate::{AGENTS, OF_PERSON, PATIENCE, Turn, has_snapshot, register, suspend, timeless, wallet};
+use crate::{AGENTS, OF_PERSON, PATIENCE, StageGuard, has_snapshot, register, suspend, timeless, wallet};
 
 const TTL: Duration = Duration::from_secs(8);
 
@@ -38,7 +38,7 @@ fn wallets() -> Vec<Address> {
 }
 
 /// Waits until verdicts come from a snapshot of the newest block.
-async fn is_of_newest_block(stage: &Stage, client: &Client) {
+async fn is_of_newest_block(stage: &WorkerStage, client: &Client) {
     has_snapshot(client).await;
     let height = stage.chain.node.height().await.unwrap();
     wait_until("of the newest block", PATIENCE, async || {
@@ -48,13 +48,13 @@ async fn is_of_newest_block(stage: &Stage, client: &Client) {
     .await;
 }
 
-fn source(answer: &Answer) -> &str {
+fn source(answer: &HttpAnswer) -> &str {
     answer.header("server-timing").trim_start_matches("source;desc=").trim_matches('"')
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
-    let stage = Turn::with(|options| options.ttl(8)).await;
+    let stage = StageGuard::with(|options| options.ttl(8)).await;
     let by_chain = stage.another(|options| options.var("KYA_SOURCE", "chain")).await.unwrap();
     let worker = stage.another(|options| options.var("KYA_TTL_SECONDS", 60)).await.unwrap();
     let (client, by_chain) = (worker.client(), by_chain.client());
@@ -112,7 +112,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
 /// Node runs the program of `docs/snapshot.md` on the API's answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_reader_reads_what_is_served() {
-    let stage = Turn::with(|options| options.ttl(8)).await;
+    let stage = StageGuard::with(|options| options.ttl(8)).await;
     has_snapshot(&stage.client).await;
     // The manifest holds an agent that is registered after the first fill.
     let changed = "read by the documented program";
@@ -195,16 +195,16 @@ async fn decides(client: &Client, path: &str, decision: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_without() {
-    let mut stage = Turn::with(|options| options.ttl(8)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(8)).await;
     let other = async || stage.another(|options| options).await.unwrap();
     let others = [other().await, other().await];
     let clients = [stage.client.clone(), others[0].client(), others[1].client()];
-    let late = Rule::on("eth_getLogs", Fault::LateLogs(Duration::from_secs(3)));
+    let late = FaultRule::on("eth_getLogs", NodeFault::LateLogs(Duration::from_secs(3)));
     for (name, fault) in [
         ("suspended early", None),
         ("suspended while logs are late", Some(late)),
         // A batch of two calls is refused as a whole.
-        ("suspended while one in three calls fails", Some(Rule::any(Fault::Refuse).every(3))),
+        ("suspended while one in three calls fails", Some(FaultRule::any(NodeFault::Refuse).every(3))),
         ("suspended without an index", None),
     ] {
         let id = register(&stage.chain, name, "suspended", 0).await;
@@ -234,7 +234,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     .await;
 
     // The chain does not answer either: after its TTL a verdict is not given any more.
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     let cut = Instant::now();
     let mut last = cut;
     wait_until("an error", PATIENCE, async || {
@@ -259,7 +259,7 @@ async fn rows_within_their_ttl_answer_however_many_refreshes_fail() {
     // The alarm refreshes every second and a half, and refused work fails within a second.
     let settings =
         |options: WorkerOptions| options.ttl(60).var("AGENT_TTL_SECONDS", 2).var("RPC_DEADLINE_SECONDS", 1);
-    let stage = Turn::with(settings).await;
+    let stage = StageGuard::with(settings).await;
     let other = async || stage.another(|options| options).await.unwrap();
     let others = [other().await, other().await];
     is_of_newest_block(&stage, &stage.client).await;
@@ -272,7 +272,7 @@ async fn rows_within_their_ttl_answer_however_many_refreshes_fail() {
     wait_until("refreshed", PATIENCE, async || answered() > 1).await;
     let failures = || stage.index_log().matches("index not kept up").count();
     let mut failed = failures();
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     for (number, other) in (1..).zip(&others) {
         wait_until("a refresh that fails", PATIENCE, async || failures() > failed).await;
         failed = failures();

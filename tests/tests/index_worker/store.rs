@@ -18,18 +18,18 @@ use e2e::anvil::{dev_key, wall_clock};
 use e2e::deploy::deploy;
 use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::stored::{all_stored, set_alarms, stored};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    NEWEST, PATIENCE, Turn, changes_from_now, filled, index_status, is_listed, reactivate, register, suspend,
-    suspensions_are_seen,
+    NEWEST, PATIENCE, StageGuard, changes_from_now, filled, index_status, is_listed, reactivate, register,
+    suspend, suspensions_are_seen,
 };
 
 /// Makes the last statement of each refresh fail with this message, after others have written.
-fn break_store(stage: &Stage, message: &str) {
+fn break_store(stage: &WorkerStage, message: &str) {
     let trigger = format!(
         "CREATE TRIGGER broken BEFORE INSERT ON meta WHEN NEW.key = 'state' \
          BEGIN SELECT RAISE(ABORT, '{message}'); END"
@@ -37,16 +37,16 @@ fn break_store(stage: &Stage, message: &str) {
     stored(stage, "agents").execute_batch(&trigger).unwrap();
 }
 
-fn mend_store(stage: &Stage) {
+fn mend_store(stage: &WorkerStage) {
     stored(stage, "agents").execute_batch("DROP TRIGGER broken").unwrap();
 }
 
-fn stored_status(stage: &Stage, id: u64) -> i64 {
+fn stored_status(stage: &WorkerStage, id: u64) -> i64 {
     let statement = "SELECT status FROM agents WHERE id = ?1";
     stored(stage, "agents").query_row(statement, [id.cast_signed()], |row| row.get(0)).unwrap()
 }
 
-async fn becomes(stage: &Stage, fault: Value) {
+async fn becomes(stage: &WorkerStage, fault: Value) {
     wait_until("the fault is told", PATIENCE, async || {
         stage.client.get(NEWEST).await;
         index_status(stage).await.get("storeFault").cloned().unwrap_or_default() == fault
@@ -56,7 +56,7 @@ async fn becomes(stage: &Stage, fault: Value) {
 
 /// Waits until the log has these words. Since this test's own connection locks the database, the first
 /// failure may be another one. So this sends requests meanwhile, for which the index tries again.
-async fn logged(stage: &Stage, words: [&str; 2]) {
+async fn logged(stage: &WorkerStage, words: [&str; 2]) {
     let said = eventually("logged", PATIENCE, async || {
         stage.client.get(NEWEST).await;
         words.iter().all(|word| stage.index_log().contains(word)).then_some(())
@@ -65,7 +65,7 @@ async fn logged(stage: &Stage, words: [&str; 2]) {
 }
 
 /// Waits until there are changes since this cursor, all of them of this agent.
-async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
+async fn only_changed(stage: &WorkerStage, cursor: &str, id: u64) {
     wait_until("the change is listed", PATIENCE, async || {
         let answer = stage.client.get(&format!("/api/v1/changes?since={cursor}")).await;
         assert_ne!(answer.status, 410, "the index was filled anew: {}", answer.text);
@@ -78,7 +78,7 @@ async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_survive_failures_of_the_store_and_other_endpoints() {
-    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "stored", "stored", 0).await;
     is_listed(&stage, id).await;
 
@@ -171,7 +171,7 @@ fn name(file: &Path) -> &str {
 
 /// Waits until the next alarm of the object with this file is half an hour to an hour ahead: not one for
 /// work, and the object of an earlier release does no work before it.
-async fn rests(stage: &Stage, file: &Path) {
+async fn rests(stage: &WorkerStage, file: &Path) {
     let seconds = || set_alarms(stage).get(name(file)).map(Duration::as_secs);
     let is_far = || seconds().is_some_and(|left| (1_800..=3_600).contains(&left));
     wait_until("the object rests", PATIENCE, async || is_far()).await;
@@ -186,7 +186,7 @@ fn remove(file: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_its_changes() {
-    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(1)).await;
     is_listed(&stage, register(&stage.chain, "before", "before", 0).await).await;
     let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
     // Each earlier format gets an object of any name: the index takes over from the first one with rows.
@@ -241,7 +241,7 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_after_thirty_days() {
-    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "resting", "resting", 0).await;
     is_listed(&stage, id).await;
     let other = deploy(stage.chain.node.url(), dev_key(0)).await.unwrap().registry;
@@ -281,7 +281,7 @@ async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_could_not_be_stored_is_stored_by_the_next_request() {
-    let mut stage = Turn::with(|options| options.ttl(2)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(2)).await;
     filled(&stage.client).await;
     stage.kill_index();
     let refuse = "DELETE FROM meta WHERE key = 'object'; \

@@ -3,25 +3,25 @@
 use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::wait_until;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::stored::{set_alarms, stored};
 use e2e::worker::WorkerOptions;
 use futures_util::future::join_all;
 
 use crate::snapshot::kya;
-use crate::{PATIENCE, Turn, filled, index_status, register, suspend, suspensions_are_seen};
+use crate::{PATIENCE, StageGuard, filled, index_status, register, suspend, suspensions_are_seen};
 
 /// Counts alarms for work. An idle object's alarm is weeks ahead; that of an object with other settings or of
 /// another format is up to an hour ahead.
-fn alarms(stage: &Stage) -> usize {
+fn alarms(stage: &WorkerStage) -> usize {
     set_alarms(stage).values().filter(|at| **at < Duration::from_secs(60)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
-    let mut stage = Turn::with(|options| options.ttl(2)).await;
+    let mut stage = StageGuard::with(|options| options.ttl(2)).await;
     filled(&stage.client).await;
     let ids = [
         register(&stage.chain, "kept up", "kept up", 0).await,
@@ -71,11 +71,11 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_asked_for() {
     // Refused work fails within a second.
-    let stage = Turn::with(|options| options.ttl(2).var("RPC_DEADLINE_SECONDS", 1)).await;
+    let stage = StageGuard::with(|options| options.ttl(2).var("RPC_DEADLINE_SECONDS", 1)).await;
     filled(&stage.client).await;
     let failures = || stage.index_log().matches("index not kept up").count();
     let (before, began) = (failures(), Instant::now());
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     // Each request has a wallet of its own, so that each asks the index for an excerpt.
     let client = &stage.client;
     let ask = |number: u8| async move {
@@ -95,7 +95,7 @@ async fn the_alarm_waits_while_a_request_works() {
     // With these TTLs a request for changes refreshes the index before the alarm does.
     let settings =
         |options: WorkerOptions| options.ttl(4).var("KYA_TTL_SECONDS", 1).var("RPC_DEADLINE_SECONDS", 8);
-    let stage = Turn::with(settings).await;
+    let stage = StageGuard::with(settings).await;
     filled(&stage.client).await;
     let written = async || index_status(&stage).await["rows"]["written"].as_u64().unwrap();
     let before = written().await;
@@ -104,7 +104,7 @@ async fn the_alarm_waits_while_a_request_works() {
         stage.proxy.log().iter().any(|post| post.answer.get().is_some())
     })
     .await;
-    stage.proxy.inject(Rule::any(Fault::Hang));
+    stage.proxy.inject(FaultRule::any(NodeFault::Hang));
     let path = "/api/v1/changes?since=now";
     wait_until("no answer", PATIENCE, async || stage.client.get(path).await.status != 200).await;
     stage.proxy.heal();

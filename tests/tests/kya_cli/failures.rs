@@ -4,29 +4,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::{U64, U256};
-use e2e::fault::{Fault, Rule};
-use e2e::hooks::{Delivery, Receiver, Reply};
+use e2e::fault::{FaultRule, NodeFault};
+use e2e::hooks::{Delivery, HookReply, Receiver};
 use e2e::kya::Kya;
 use e2e::process::{eventually, free_port};
 use e2e::proxy::Proxy;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
+use super::{ETHER, HOUR, KyaFixture, PATIENCE, Submission, place, register};
 
 /// Registry of a service that is relayer and read API.
 const REGISTRY: &str = "0x0000000000000000000000000000000000000002";
 
 /// Answers as such a service, with this wallet for all agents; 404 for relays.
-fn service(asked: &Delivery, wallet: &str) -> Reply {
-    Reply::json(&match (asked.path.as_str(), asked.path.rsplit_once('/')) {
+fn service(asked: &Delivery, wallet: &str) -> HookReply {
+    HookReply::json(&match (asked.path.as_str(), asked.path.rsplit_once('/')) {
         ("/status", _) => json!({
             "chainId": 1, "registry": REGISTRY, "forwarder": REGISTRY, "limits": { "maxRequestGas": 1_000_000 },
         }),
         ("/relay", _) => json!({ "state": "pending" }),
         (_, Some(("/nonce", _))) => json!({ "next": 0 }),
         (_, Some(("/api/v1/agent", id))) => json!({ "agent": record(id.parse().unwrap(), wallet) }),
-        _ => return Reply::status(404),
+        _ => return HookReply::status(404),
     })
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn address_of_key(user: &Kya, name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let registry = scene.registry.clone();
     let liar = Receiver::start().await.unwrap();
     let terms = json!({
@@ -76,13 +76,13 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
             "confirmations": 100, "agentId": 7,
         });
         liar.answer_by(move |asked| match asked.path.as_str() {
-            "/status" => Reply::json(&terms),
-            path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 0 })),
+            "/status" => HookReply::json(&terms),
+            path if path.starts_with("/nonce/") => HookReply::json(&json!({ "next": 0 })),
             // The request may have been executed though only half of the answer arrives.
             _ if executed["txHash"].is_null() => {
-                Reply { body: executed.to_string()[..40].to_owned(), ..Reply::status(200) }
+                HookReply { body: executed.to_string()[..40].to_owned(), ..HookReply::status(200) }
             }
-            _ => Reply::json(&executed),
+            _ => HookReply::json(&executed),
         });
         let here = place(scene.chain.node.url(), &registry);
         let of_liar = [&command[..], &here, &["--relayer", liar.url(), "--timeout", "1"]].concat();
@@ -90,20 +90,20 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
         assert!(told.contains(expected), "{told}");
         // Then it is gone, and the user names another relayer: the first one's request may still be executed.
         drop(liar.take());
-        liar.answer_by(|_| Reply::status(503));
+        liar.answer_by(|_| HookReply::status(503));
         let short = [&command[..], &["--timeout", "1"]].concat();
-        assert_eq!(scene.run(&short, Way::Relayed).await.status, Some(4));
+        assert_eq!(scene.run(&short, Submission::Relayed).await.status, Some(4));
         // It may be until its deadline, after which the forwarder refuses it.
         scene.chain.node.advance(2 * HOUR).await.unwrap();
         scene.chain.node.mine(1).await.unwrap();
-        let registered = scene.run(&command, Way::Relayed).await.ok();
+        let registered = scene.run(&command, Submission::Relayed).await.ok();
         assert_eq!(registered["agentId"], id, "{registered}");
     }
     assert_eq!(scene.chain.total().await.unwrap(), 3);
     // The request was executed, and the relayer is gone: the record shows it.
     let wallet = scene.key("agent-4.key").await.to_string();
     let command = register("agent-4.key", &wallet);
-    scene.killed("after_send", &command, Way::Relayed).await;
+    scene.killed("after_send", &command, Submission::Relayed).await;
     let total = || scene.chain.total();
     let executed = async || (total().await.ok()? == 4).then_some(());
     eventually("the relay to be executed", PATIENCE, executed).await.unwrap();
@@ -114,9 +114,9 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
     // A record shows nothing of another call, which stays in flight.
     let terms = terms.clone();
     liar.answer_by(move |asked| match asked.path.as_str() {
-        "/status" => Reply::json(&terms),
-        path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 1 })),
-        _ => Reply::status(503),
+        "/status" => HookReply::json(&terms),
+        path if path.starts_with("/nonce/") => HookReply::json(&json!({ "next": 1 })),
+        _ => HookReply::status(503),
     });
     let attest = ["attest", "4", "--key", "agent-4.key", "--relayer", liar.url()];
     assert_eq!(scene.user.run(&[&attest[..], &place].concat()).await.unwrap().status, Some(4));
@@ -128,7 +128,7 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the_named_relayer_alone() {
     let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
-    other.answer_by(|_| Reply { body: "<h1>Not found</h1>".to_owned(), ..Reply::status(404) });
+    other.answer_by(|_| HookReply { body: "<h1>Not found</h1>".to_owned(), ..HookReply::status(404) });
     let prefix = format!("{}/registry", other.url());
     let place =
         ["--chain", "1", "--registry", "0x0000000000000000000000000000000000000001", "--api", &prefix];
@@ -137,13 +137,13 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
     let asked = other.take();
     assert_eq!(asked.last().unwrap().path, "/registry/api/v1/agent/1", "{asked:?}");
 
-    other.answer_by(|_| Reply { status: 429, ..Reply::json(&json!({ "error": "busy" })) });
+    other.answer_by(|_| HookReply { status: 429, ..HookReply::json(&json!({ "error": "busy" })) });
     user.run(&["key", "agent.key"]).await.unwrap().ok();
     let url = format!("{}/items?token=secret", other.url());
     let signed = ["sign", "GET", &url, "--chain", "1", "--key", "agent.key", "--send"];
     assert_eq!(user.run(&signed).await.unwrap().with(3)["status"], 429);
     let large = "x".repeat((16 << 20) + 1);
-    other.answer_by(move |_| Reply { body: large.clone(), ..Reply::status(200) });
+    other.answer_by(move |_| HookReply { body: large.clone(), ..HookReply::status(200) });
     let large = user.run(&signed).await.unwrap().error(1);
     assert!(large.contains("HTTP 200, is larger than"), "{large}");
     let nothing = format!("http://127.0.0.1:{}/?token=secret", free_port().unwrap());
@@ -157,9 +157,9 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
         "relayers": [other.url()], "readApis": [other.url()],
     });
     other.answer_by(move |asked| match asked.path.as_str() {
-        "/.well-known/agent-registry" => Reply::json(&document),
-        path if path.contains("/api/v1/kya/") => Reply::json(&json!({ "isRegistered": false })),
-        _ => Reply::status(503),
+        "/.well-known/agent-registry" => HookReply::json(&document),
+        path if path.contains("/api/v1/kya/") => HookReply::json(&json!({ "isRegistered": false })),
+        _ => HookReply::status(503),
     });
     let command = register("agent.key", "0x0000000000000000000000000000000000000002");
     for (place, expected) in [
@@ -183,8 +183,8 @@ async fn variables_that_are_set_to_nothing_count_as_not_set_and_another_director
     let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
     user.run(&["key", "agent.key"]).await.unwrap().ok();
     other.answer_by(|asked| match asked.path.as_str() {
-        path if path.starts_with("/relay") => Reply::json(&json!({ "state": "pending" })),
-        path if path.starts_with("/api/v1/kya/") => Reply::json(&json!({ "isRegistered": false })),
+        path if path.starts_with("/relay") => HookReply::json(&json!({ "state": "pending" })),
+        path if path.starts_with("/api/v1/kya/") => HookReply::json(&json!({ "isRegistered": false })),
         _ => service(asked, REGISTRY),
     });
     let place = place_of_service(&other);
@@ -218,19 +218,19 @@ async fn variables_that_are_set_to_nothing_count_as_not_set_and_another_director
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
     node.set_balance(wallet, ETHER).await.unwrap();
     node.set_automine(false).await.unwrap();
     let person = wallet.to_string();
     let command = register("agent.key", &person);
-    scene.killed("after_send", &command, Way::Direct).await;
+    scene.killed("after_send", &command, Submission::Direct).await;
     let base_fee = U256::from(300_000_000_000_u64);
     node.command("anvil_setNextBlockBaseFeePerGas", json!([base_fee])).await.unwrap();
     node.mine(1).await.unwrap();
     assert_eq!(scene.chain.total().await.unwrap(), 0, "its fee is too low");
     node.set_automine(true).await.unwrap();
-    let registered = scene.run(&command, Way::Direct).await.ok();
+    let registered = scene.run(&command, Submission::Direct).await.ok();
     assert_eq!((&registered["agentId"], &registered["transaction"]["repeated"]), (&json!(1), &json!(true)));
     let sent: U64 = node.request("eth_getTransactionCount", json!([wallet, "latest"])).await.unwrap();
     assert_eq!((sent.to::<u64>(), scene.chain.total().await.unwrap()), (1, 1), "once");
@@ -238,7 +238,7 @@ async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_behind_a_nonce_that_nothing_fills_names_both_and_holds_the_key_for_an_hour() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
     node.set_balance(wallet, ETHER).await.unwrap();
     // The machine's clock is behind the chain's: the hour begins with the sending all the same.
@@ -249,24 +249,24 @@ async fn a_transaction_behind_a_nonce_that_nothing_fills_names_both_and_holds_th
     let other: Value = node.request("eth_sendTransaction", other).await.unwrap();
     let person = wallet.to_string();
     let command = register("agent.key", &person);
-    scene.killed("after_send", &command, Way::Direct).await;
+    scene.killed("after_send", &command, Submission::Direct).await;
     node.command("anvil_dropTransaction", json!([other])).await.unwrap();
     let short = [&command[..], &["--timeout", "1"]].concat();
-    let waits = scene.run(&short, Way::Direct).await.error(4);
+    let waits = scene.run(&short, Submission::Direct).await.error(4);
     assert!(waits.contains("it has nonce 1, and the account is at nonce 0"), "{waits}");
     node.advance(2 * HOUR).await.unwrap();
     node.set_automine(true).await.unwrap();
-    let registered = scene.run(&command, Way::Direct).await.ok();
+    let registered = scene.run(&command, Submission::Direct).await.ok();
     assert_eq!((&registered["agentId"], &registered["transaction"]["repeated"]), (&json!(1), &json!(false)));
     assert_eq!(scene.chain.total().await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let liable = scene.key("liable.key").await.to_string();
     let mut agents = 0;
-    for way in [Way::Relayed, Way::Direct] {
+    for way in [Submission::Relayed, Submission::Direct] {
         for point in ["before_send", "after_send", "before_report", "before_print"] {
             let name = format!("{way:?}-{point}.key");
             let wallet = scene.key(&name).await;
@@ -306,7 +306,7 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
         scene.run(&command, way).await.ok();
         let again = scene.run(&command, way).await.ok();
         assert_eq!(again["transaction"], Value::Null, "{again}");
-        let status = scene.run(&["status", &id], Way::Read).await.with(1);
+        let status = scene.run(&["status", &id], Submission::Read).await.with(1);
         assert_eq!(status["status"], "Terminated");
         // Once the agent of an unreported registration has ended, the next command registers a new one.
         let command = register(&name, &liable);
@@ -322,24 +322,24 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_printed_is_told_by_the_repetition_and_done_once() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let wallet = scene.key("agent.key").await.to_string();
-    scene.run(&register("agent.key", &wallet), Way::Relayed).await.ok();
+    scene.run(&register("agent.key", &wallet), Submission::Relayed).await.ok();
     let command = ["attest", "1", "--key", "agent.key"];
-    let words = scene.at(&command, Way::Relayed).join(" ");
+    let words = scene.at(&command, Submission::Relayed).join(" ");
     for _ in 0..2 {
         scene.user.shell(&format!("kya {words} > /dev/full || [ $? = 3 ]")).await.unwrap();
     }
-    let attested = scene.run(&command, Way::Relayed).await.ok();
+    let attested = scene.run(&command, Submission::Relayed).await.ok();
     assert_eq!(attested["attested"][0]["transaction"]["repeated"], true, "{attested}");
     assert_eq!(scene.attestations(1).await.len(), 1);
-    let attested = scene.run(&command, Way::Relayed).await.ok();
+    let attested = scene.run(&command, Submission::Relayed).await.ok();
     assert_eq!(attested["attested"][0]["transaction"]["repeated"], false, "{attested}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let wallet = scene.key("agent.key").await.to_string();
     let command = register("agent.key", &wallet);
     let fails = async |words: &[&str], way, status, reason: &str| {
@@ -347,21 +347,22 @@ async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
         assert!(failed.contains(reason), "{reason}: {failed}");
     };
     // Without a state directory, or without gas, nothing is done, and a repetition may do it.
-    fails(&[&command[..], &["--state", "agent.key"]].concat(), Way::Relayed, 3, "the state directory").await;
-    fails(&command, Way::Direct, 3, "nsufficient funds").await;
+    fails(&[&command[..], &["--state", "agent.key"]].concat(), Submission::Relayed, 3, "the state directory")
+        .await;
+    fails(&command, Submission::Direct, 3, "nsufficient funds").await;
     // A long scope replaces the one of the command.
     let scope = "Does what it is told. ".repeat(400);
     let mut long = command.clone();
     let at = long.iter().position(|word| *word == "--scope").unwrap() + 1;
     long[at] = &scope;
-    fails(&long, Way::Relayed, 1, "gas, which may be too little for").await;
+    fails(&long, Submission::Relayed, 1, "gas, which may be too little for").await;
     assert_eq!(scene.chain.total().await.unwrap(), 0);
 
     let forwarder = scene.chain.contracts.forwarder.to_string();
     let place = place(scene.chain.node.url(), &forwarder);
     let other = scene.user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().error(1);
     assert!(other.contains("which is the registry?"), "{other}");
-    scene.run(&command, Way::Relayed).await.ok();
+    scene.run(&command, Submission::Relayed).await.ok();
     assert_eq!(scene.chain.total().await.unwrap(), 1, "nothing was left in flight");
 }
 
@@ -384,9 +385,9 @@ async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
                 record["lastAttestation"] = "2026-11-22T00:00:00.000Z".into();
                 json!({ "agent": record, "liability": { "basis": "attested" } })
             }
-            _ => return Reply::status(404),
+            _ => return HookReply::status(404),
         };
-        Reply::json(&body)
+        HookReply::json(&body)
     });
     for subject in [wallet, "7"] {
         let status =
@@ -400,12 +401,12 @@ async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watcher_of_a_liable_wallet_attests_where_the_node_lists_no_events_for_now() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     scene.key("agent.key").await;
     let liable = scene.key("liable.key").await.to_string();
-    scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    scene.run(&register("agent.key", &liable), Submission::Relayed).await.ok();
     let node = Proxy::start(scene.chain.node.url()).await.unwrap();
-    node.inject(Rule::on("eth_getLogs", Fault::status(429)));
+    node.inject(FaultRule::on("eth_getLogs", NodeFault::status(429)));
     let watch = ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key"];
     let place = place(node.url(), &scene.registry);
     let command = [&watch[..], &place, &["--relayer", scene.relayer.url()]].concat();
@@ -428,8 +429,8 @@ async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_t
         relayer.answer_by(move |asked| {
             posts.fetch_add(usize::from(asked.method == "POST"), Ordering::SeqCst);
             match asked.path.starts_with("/relay/") {
-                true if posts.load(Ordering::SeqCst) <= most => Reply::json(&executed),
-                true => Reply::json(&json!({ "state": "pending" })),
+                true if posts.load(Ordering::SeqCst) <= most => HookReply::json(&executed),
+                true => HookReply::json(&json!({ "state": "pending" })),
                 false => service(asked, &wallet),
             }
         });
@@ -471,7 +472,7 @@ async fn a_relayer_that_takes_a_request_and_does_not_answer_is_waited_for_until_
     for (silent, status) in [("/status", 3), ("/relay/", 4)] {
         let wallet = wallet.clone();
         relayer.answer_by(move |asked| match asked.path.starts_with(silent) {
-            true => Reply { after: PATIENCE, ..Reply::status(200) },
+            true => HookReply { after: PATIENCE, ..HookReply::status(200) },
             false => service(asked, &wallet),
         });
         // The time-out of the request to the relayer by itself is more than two minutes.

@@ -19,12 +19,12 @@ use alloy::signers::SignerSync as _;
 use alloy::sol_types::SolEvent as _;
 use e2e::anvil::{AnvilOptions, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
-use e2e::daemon::{Daemon, write_private};
-use e2e::fault::{Fault, Rule};
-use e2e::guarded::Guarded;
-use e2e::hooks::{Receiver, Reply};
+use e2e::daemon::{RelayerDaemon, write_private};
+use e2e::fault::{FaultRule, NodeFault};
+use e2e::guarded::GuardedService;
+use e2e::hooks::{HookReply, Receiver};
 use e2e::http;
-use e2e::kya::{Ended, Kya};
+use e2e::kya::{CommandOutcome, Kya};
 use e2e::process::{PATIENCE, Process, eventually, free_port, output, wait_until};
 use e2e::proxy::Proxy;
 use e2e::python;
@@ -42,39 +42,39 @@ const GRACE: u64 = 7 * 24 * HOUR;
 
 mod failures;
 
-struct Scene {
+struct KyaFixture {
     chain: Chain,
-    relayer: Daemon,
+    relayer: RelayerDaemon,
     user: Kya,
     registry: String,
 }
 
-impl Scene {
+impl KyaFixture {
     async fn start() -> Self {
         let chain = Chain::start(AnvilOptions::default()).await.unwrap();
         let key = seed::wallet("relayer");
         chain.node.set_balance(key.address(), ETHER).await.unwrap();
-        let relayer = Daemon::start(&chain.daemon(&key)).await.unwrap();
+        let relayer = RelayerDaemon::start(&chain.daemon(&key)).await.unwrap();
         let registry = chain.contracts.registry.to_string();
         Self { chain, relayer, user: Kya::new().unwrap(), registry }
     }
 
     /// Adds to a command the registry, an RPC endpoint, and the relayer or `--direct`.
-    fn at<'a>(&'a self, command: &[&'a str], way: Way) -> Vec<&'a str> {
+    fn at<'a>(&'a self, command: &[&'a str], way: Submission) -> Vec<&'a str> {
         let way = match way {
-            Way::Relayed => vec!["--relayer", self.relayer.url()],
-            Way::Direct => vec!["--direct"],
-            Way::Read => Vec::new(),
+            Submission::Relayed => vec!["--relayer", self.relayer.url()],
+            Submission::Direct => vec!["--direct"],
+            Submission::Read => Vec::new(),
         };
         [command, &place(self.chain.node.url(), &self.registry), &way].concat()
     }
 
-    async fn run(&self, command: &[&str], way: Way) -> Ended {
+    async fn run(&self, command: &[&str], way: Submission) -> CommandOutcome {
         self.user.run(&self.at(command, way)).await.unwrap()
     }
 
     /// Runs a command that is killed at this point.
-    async fn killed(&self, point: &str, command: &[&str], way: Way) {
+    async fn killed(&self, point: &str, command: &[&str], way: Submission) {
         let ended = self.user.dying_at(point, &self.at(command, way)).await.unwrap();
         assert_eq!(ended.status, None, "{point}: {ended:?}");
     }
@@ -100,7 +100,7 @@ async fn attestations(chain: &Chain, agent: u64) -> Vec<u64> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Submission {
     /// Through the relayer.
     Relayed,
     /// With the key's own gas.
@@ -122,15 +122,16 @@ fn register<'a>(key: &'a str, liable: &'a str) -> Vec<&'a str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_liable_wallet() {
-    let scene = Scene::start().await;
-    let guarded = Guarded::start(0, &scene.chain).await.unwrap();
+    let scene = KyaFixture::start().await;
+    let guarded = GuardedService::start(0, &scene.chain).await.unwrap();
     let agent = scene.key("agent.key").await;
     let liable = scene.key("liable.key").await.to_string();
-    let registered = scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    let registered = scene.run(&register("agent.key", &liable), Submission::Relayed).await.ok();
     assert_eq!((&registered["agentId"], &registered["already"]), (&json!(1), &json!(false)), "{registered}");
-    let attested = scene.run(&["attest", "1", "--key", "liable.key", "--yes"], Way::Relayed).await.ok();
+    let attested =
+        scene.run(&["attest", "1", "--key", "liable.key", "--yes"], Submission::Relayed).await.ok();
     assert_eq!(attested["attested"][0]["agentId"], "1", "{attested}");
-    let status = scene.run(&["status", &agent.to_string()], Way::Read).await.ok();
+    let status = scene.run(&["status", &agent.to_string()], Submission::Read).await.ok();
     assert_eq!((&status["basis"], &status["isCompliant"]), (&json!("attested"), &json!(true)), "{status}");
     let items = format!("{}/items", guarded.url());
     let signed = ["sign", "GET", &items, "--key", "agent.key", "--chain", "31337", "--send"];
@@ -138,47 +139,47 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     assert!(answer["body"].as_str().unwrap().starts_with(&format!("served {agent}")), "{answer}");
 
     // A repeated registration is reported as done, and one that contradicts the record is refused.
-    let again = scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    let again = scene.run(&register("agent.key", &liable), Submission::Relayed).await.ok();
     assert_eq!((&again["agentId"], &again["already"]), (&json!(1), &json!(true)), "{again}");
     // The finality of a finished registration is waited for, too.
     let final_one =
         [&register("agent.key", &liable)[..], &["--finality", "finalized", "--timeout", "1"]].concat();
-    let early = scene.run(&final_one, Way::Relayed).await.error(4);
+    let early = scene.run(&final_one, Submission::Relayed).await.error(4);
     assert!(early.contains("not as final yet"), "{early}");
     scene.chain.node.mine(200).await.unwrap();
-    scene.run(&final_one, Way::Relayed).await.ok();
-    let other = scene.run(&register("agent.key", &agent.to_string()), Way::Relayed).await;
+    scene.run(&final_one, Submission::Relayed).await.ok();
+    let other = scene.run(&register("agent.key", &agent.to_string()), Submission::Relayed).await;
     assert!(other.error(1).contains("other values: the liable wallet"), "{other:?}");
     // The same values by another key are not its registration.
     let wallet = agent.to_string();
     let of_agent = [&register("liable.key", &liable)[..], &["--wallet", &wallet]].concat();
-    let of_agent = scene.run(&of_agent, Way::Relayed).await.error(1);
+    let of_agent = scene.run(&of_agent, Submission::Relayed).await.error(1);
     assert!(of_agent.contains("other values: the creator."), "{of_agent}");
-    let unsigned = scene.run(&["attest", "1"], Way::Relayed).await;
+    let unsigned = scene.run(&["attest", "1"], Submission::Relayed).await;
     assert!(unsigned.error(2).contains("--key"), "{unsigned:?}");
     // A liable wallet is asked before it stands behind what others registered.
-    let unasked = scene.run(&["attest", "1", "--key", "liable.key"], Way::Relayed).await;
+    let unasked = scene.run(&["attest", "1", "--key", "liable.key"], Submission::Relayed).await;
     assert_eq!(unasked.status, Some(5), "{unasked:?}");
     assert!(unasked.errors.contains("scope       \"Invoices 🥐\""), "{unasked:?}");
     // Without a relayer, and without gas.
-    let poor = scene.run(&["attest", "1", "--key", "agent.key"], Way::Direct).await;
+    let poor = scene.run(&["attest", "1", "--key", "agent.key"], Submission::Direct).await;
     assert_eq!(poor.status, Some(3), "{poor:?}");
     // A key file has to be private.
     fs::write(scene.user.path("open.key"), "01".repeat(32)).unwrap();
-    let open = scene.run(&["attest", "1", "--key", "open.key"], Way::Relayed).await;
+    let open = scene.run(&["attest", "1", "--key", "open.key"], Submission::Relayed).await;
     assert!(open.errors.contains("chmod 600"), "{open:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_alone_leads_to_an_admission() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     // The read API's answer about a wallet that is not registered.
     let api = Receiver::start().await.unwrap();
     api.answer_by(|asked| match asked.path.starts_with("/api/v1/kya/") {
-        true => Reply::json(&json!({ "isRegistered": false })),
-        false => Reply { status: 404, ..Reply::json(&json!({ "error": "Agent not found: 1" })) },
+        true => HookReply::json(&json!({ "isRegistered": false })),
+        false => HookReply { status: 404, ..HookReply::json(&json!({ "error": "Agent not found: 1" })) },
     });
-    let guarded = Guarded::telling(0, &scene.chain, scene.relayer.url(), api.url()).await.unwrap();
+    let guarded = GuardedService::telling(0, &scene.chain, scene.relayer.url(), api.url()).await.unwrap();
     let items = format!("{}/items", guarded.url());
     let refused = http::client(PATIENCE).get(&items).send().await.unwrap();
     assert_eq!(refused.status(), 401);
@@ -205,8 +206,8 @@ async fn a_refusal_alone_leads_to_an_admission() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
-    let scene = Scene::start().await;
-    let guarded = Guarded::start(0, &scene.chain).await.unwrap();
+    let scene = KyaFixture::start().await;
+    let guarded = GuardedService::start(0, &scene.chain).await.unwrap();
     // anvil signs typed data, messages and transactions for its own accounts.
     let remote = dev_account(1).to_string();
     let signer = ["--remote-signer", scene.chain.node.url(), "--signer-address", &remote];
@@ -222,11 +223,12 @@ async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
 
     let person = liable.address().to_string();
     let command = [&register("", &person)[..1], &register("", &person)[3..], &signer].concat();
-    let registered = scene.run(&command, Way::Relayed).await.ok();
+    let registered = scene.run(&command, Submission::Relayed).await.ok();
     assert_eq!(registered["agentId"], 1, "{registered}");
-    let attested = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.ok();
+    let attested =
+        scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Submission::Relayed).await.ok();
     assert_eq!(attested["attested"][0]["agentId"], "1", "{attested}");
-    let direct = scene.run(&[&["attest", "1"][..], &signer].concat(), Way::Direct).await.ok();
+    let direct = scene.run(&[&["attest", "1"][..], &signer].concat(), Submission::Direct).await.ok();
     assert_eq!(direct["attested"][0]["agentId"], "1", "{direct}");
     let items = format!("{}/items", guarded.url());
     let sign = [&["sign", "GET", &items, "--chain", "31337", "--send"][..], &signer].concat();
@@ -237,12 +239,13 @@ async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
     let answers = Receiver::start().await.unwrap();
     let other = dev_key(3).sign_message_sync(b"anything").unwrap();
     let result = json!({ "jsonrpc": "2.0", "id": 1, "result": Bytes::from(other.as_bytes()) });
-    answers.answer_by(move |_| Reply::json(&result));
+    answers.answer_by(move |_| HookReply::json(&result));
     let by_other = ["attest", "1", "--remote-signer", answers.url(), "--signer-address", &remote];
-    let refused = scene.run(&by_other, Way::Relayed).await.error(1);
+    let refused = scene.run(&by_other, Submission::Relayed).await.error(1);
     assert!(refused.contains("did not sign this as"), "{refused}");
     write_private(&scene.user.path("password"), "another");
-    let closed = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.error(1);
+    let closed =
+        scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Submission::Relayed).await.error(1);
     assert!(closed.contains("password"), "{closed}");
 }
 
@@ -253,11 +256,11 @@ struct Watcher {
 }
 
 impl Watcher {
-    async fn start(scene: &Scene, point: &str) -> Self {
+    async fn start(scene: &KyaFixture, point: &str) -> Self {
         let metrics = format!("127.0.0.1:{}", free_port().unwrap());
         let command =
             ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key", "--metrics", &metrics];
-        let process = scene.user.spawn(point, &scene.at(&command, Way::Relayed)).start().unwrap();
+        let process = scene.user.spawn(point, &scene.at(&command, Submission::Relayed)).start().unwrap();
         Self { process, metrics: format!("http://{metrics}/metrics") }
     }
 
@@ -282,10 +285,10 @@ impl Watcher {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is_not_attested() {
-    let scene = Scene::start().await;
+    let scene = KyaFixture::start().await;
     let agent = scene.key("agent.key").await;
     let liable = scene.key("liable.key").await;
-    scene.run(&register("agent.key", &liable.to_string()), Way::Relayed).await.ok();
+    scene.run(&register("agent.key", &liable.to_string()), Submission::Relayed).await.ok();
     let impostor = seed::registration_call(2, dev_account(3), "mine, too", 0);
     let impostor = registerAgentCall { haftungsperson: liable, ..impostor };
     scene.chain.send(dev_account(2), impostor).await.unwrap();
@@ -315,7 +318,7 @@ async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is
     let record = getAgentCall { agentId: U256::from(2) };
     let record = scene.chain.read(scene.chain.contracts.registry, record).await.unwrap();
     assert_eq!(record.lastAttestation, record.registeredAt);
-    let status = scene.run(&["status", "2"], Way::Read).await.with(1);
+    let status = scene.run(&["status", "2"], Submission::Read).await.with(1);
     assert_ne!(status["basis"], "attested");
 }
 
@@ -331,7 +334,7 @@ async fn a_watcher_with_a_clock_that_is_ahead_by_weeks_attests_once() {
     let watch = ["attest", "1", "--watch", "--every", "1", "--key", "agent.key"];
     // The first round requests blocks before it signs, for time and base fee, and after the receipt. Then it
     // requests the attestation's block for its time, and the first watcher gets no answer.
-    node.inject(Rule::on("eth_getBlockByNumber", Fault::status(503)).after(4).once());
+    node.inject(FaultRule::on("eth_getBlockByNumber", NodeFault::status(503)).after(4).once());
     for starts in 1..=2 {
         let mut watcher = user.spawn("", &[&watch[..], &direct].concat()).start().unwrap();
         watcher.announced("agent 1: attested", PATIENCE).await.unwrap();

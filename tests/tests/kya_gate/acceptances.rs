@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use alloy::primitives::Bytes;
 use e2e::anvil::{CHAIN_ID, dev_account, wall_clock};
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::gate::{ACCEPT, REVERT};
 use e2e::proxy::Proxy;
 use e2e::seed;
@@ -129,8 +129,8 @@ async fn the_api_takes_an_acceptance_where_its_node_has_lost_the_verdicts_block(
     let block: Value = chain.node.request("eth_getBlockByNumber", asked).await.unwrap();
     chain.node.mine(1).await.unwrap();
     for name in [&block["number"], &block["hash"]] {
-        let lost = Fault::error(-32_000, "missing trie node 5d0a (path ) state is not available");
-        proxy.inject(Rule::on("eth_call", lost).containing(&name.to_string()));
+        let lost = NodeFault::error(-32_000, "missing trie node 5d0a (path ) state is not available");
+        proxy.inject(FaultRule::on("eth_call", lost).containing(&name.to_string()));
     }
     let verdict = client.with("liability-acceptance", &header).get(&path).await.ok();
     assert_eq!((&verdict["liability"]["basis"], &verdict["asOf"]), (&json!("accepted"), &as_of));

@@ -9,9 +9,9 @@
 use alloy::hex;
 use anyhow::Result;
 use e2e::anvil::CHAIN_ID;
-use e2e::gate::{Gate, ORIGIN, Service};
+use e2e::gate::{Gate, ORIGIN, RecordingService};
 use e2e::process::free_port;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::{http, signers};
 use erc8128::SignOptions;
 use erc8128::client::signed_fetch;
@@ -57,10 +57,10 @@ async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
 async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let port = free_port()?;
     let origin = format!("http://127.0.0.1:{port}");
-    let text = configuration(Kind::Nginx).await.replace(ORIGIN, &origin);
+    let text = configuration(ReverseProxyKind::Nginx).await.replace(ORIGIN, &origin);
     let gate = Gate::start(&(text + "routes = [\"/orders\", \"/items/*\"]\n")).await?;
-    let service = Service::start().await?;
-    let front = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
+    let service = RecordingService::start().await?;
+    let front = ReverseProxyKind::Nginx.start_on(port, gate.url(), service.url()).await?;
     assert_eq!(front.url, origin);
 
     let agent = good();

@@ -16,14 +16,14 @@ use alloy::primitives::{Address, Bytes, U256};
 use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::{CHAIN_ID, dev_account};
 use e2e::chain::Chain;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
 use e2e::ops::{expressions, unknown};
 use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
-use e2e::signed_requests::{Draft, Signed};
+use e2e::signed_requests::{Draft, SignedHttpRequest};
 use futures_util::future::join_all;
 use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -37,7 +37,7 @@ use crate::{
 /// Starts a counting proxy, and configures a gate that reads the chain through it.
 async fn counted(chain: &Chain) -> (Proxy, String) {
     let proxy = Proxy::start(chain.node.url()).await.unwrap();
-    let text = configuration_at(Kind::Envoy, proxy.url()).await;
+    let text = configuration_at(ReverseProxyKind::Envoy, proxy.url()).await;
     (proxy, text)
 }
 
@@ -81,7 +81,7 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
     let began = Instant::now();
     let strangers = (0..500).map(|_| get("/").sign(&PrivateKeySigner::random(), CHAIN_ID));
     let forged = (0..500).map(|_| get("/").sign_for(&wallet("owner"), Address::random(), CHAIN_ID));
-    let requests: Vec<Signed> = forged.chain(strangers).collect();
+    let requests: Vec<SignedHttpRequest> = forged.chain(strangers).collect();
     let answers = join_all(requests.iter().map(|request| ask(&gate, request))).await;
     let allowed = 1 + began.elapsed().as_secs_f64().ceil() as usize;
     let unread = answers.iter().filter(|answer| answer.status == 503).count();
@@ -108,7 +108,7 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
 
 #[tokio::test]
 async fn unfinished_requests_hold_up_no_others() {
-    let gate = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
+    let gate = Gate::start(&configuration(ReverseProxyKind::Envoy).await).await.unwrap();
     let address = gate.url().trim_start_matches("http://");
     let alive = async || {
         let began = Instant::now();
@@ -158,7 +158,7 @@ async fn unfinished_requests_hold_up_no_others() {
 
 #[tokio::test]
 async fn a_gate_that_can_remember_no_further_nonce_is_not_ready() {
-    let text = format!("nonces = 1\n{}", configuration(Kind::Envoy).await);
+    let text = format!("nonces = 1\n{}", configuration(ReverseProxyKind::Envoy).await);
     let gate = Gate::start(&text).await.unwrap();
     assert_eq!(ask(&gate, &signed("/")).await.status, 200);
     assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_full");
@@ -218,7 +218,8 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
 
 #[tokio::test]
 async fn a_gate_that_observes_admits_and_says_what_it_would_have_done() {
-    let gate = Gate::start(&(configuration(Kind::Envoy).await + "observe = true\n")).await.unwrap();
+    let gate =
+        Gate::start(&(configuration(ReverseProxyKind::Envoy).await + "observe = true\n")).await.unwrap();
     let unsigned = ask(&gate, &get("/").unsigned()).await;
     assert_eq!((unsigned.status, unsigned.header("kya-wallet")), (200, vec![""]));
     // Faults of a client or of the content do not change the answer either. For content that was not compared
@@ -256,7 +257,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     let gate = Gate::start(&text).await.unwrap();
     ask(&gate, &signed("/")).await;
     ask(&gate, &signed("/")).await;
-    proxy.inject(Rule::any(Fault::Refuse).once());
+    proxy.inject(FaultRule::any(NodeFault::Refuse).once());
     for _ in 0..3 {
         ask(&gate, &get("/").sign(&PrivateKeySigner::random(), CHAIN_ID)).await;
     }
@@ -280,7 +281,7 @@ async fn a_gate_that_waits_for_an_endpoint_before_its_start_ends_in_good_order()
     for signal in [Signal::TERM, Signal::INT] {
         let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", endpoint.local_addr().unwrap());
-        let text = configuration_at(Kind::Envoy, &url).await;
+        let text = configuration_at(ReverseProxyKind::Envoy, &url).await;
         let mut process = Gate::starting(&text).unwrap();
         let accepted = tokio::time::timeout(PATIENCE, endpoint.accept()).await;
         // The connection is held open without an answer.
@@ -292,10 +293,10 @@ async fn a_gate_that_waits_for_an_endpoint_before_its_start_ends_in_good_order()
 
 #[tokio::test]
 async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
-    let right = configuration(Kind::Envoy).await;
+    let right = configuration(ReverseProxyKind::Envoy).await;
     let registry = chain().await.contracts.registry.to_string();
     let silent = format!("http://127.0.0.1:{}", free_port().unwrap());
-    let silent = configuration_at(Kind::Envoy, &silent).await;
+    let silent = configuration_at(ReverseProxyKind::Envoy, &silent).await;
     let other = right.replace(&registry, "0x00000000000000000000000000000000000000aa");
     let contract = format!("{right}liable.allow = [\"{registry}\"]\n");
     let second_silent = right.replace("rpc = [", "rpc = [\"http://127.0.0.1:1\", ");

@@ -5,7 +5,7 @@
 
 use e2e::anvil::CHAIN_ID;
 use e2e::gate::{Gate, ORIGIN, embedded, start_example};
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::registration_call;
 use e2e::signed_requests::Draft;
 
@@ -13,7 +13,7 @@ use crate::{ask, assert_refused, configuration, get, good, plain};
 
 #[tokio::test]
 async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_content() {
-    let configured = configuration(Kind::Envoy).await;
+    let configured = configuration(ReverseProxyKind::Envoy).await;
     let (_example, url) = start_example(&embedded(&configured).unwrap()).await.unwrap();
     let request = get("/items?view=full").header("kya-liable", "me").sign(&good(), CHAIN_ID);
     let admitted = request.send(&url).await.unwrap();

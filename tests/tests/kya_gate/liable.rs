@@ -22,14 +22,14 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::gate::{ACCEPT, Gate, ORIGIN};
-use e2e::hooks::{Receiver, Reply};
+use e2e::hooks::{HookReply, Receiver};
 use e2e::kya;
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
-use e2e::relay::{Desk, REQUEST_GAS, attest};
-use e2e::reverse_proxies::Kind;
+use e2e::relay::{REQUEST_GAS, RequestFactory, attest};
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::RawAnswer;
 use e2e::tls::{Authority, TlsFront};
@@ -83,7 +83,8 @@ pub(crate) async fn chain() -> Chain {
 
 /// Sends a call that Acme has signed through the forwarder, as the stranger.
 async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
-    let SignedRequest { request, signature } = Desk::of(chain).request(&dev_key(ACME), nonce, call).signed;
+    let SignedRequest { request, signature } =
+        RequestFactory::of(chain).request(&dev_key(ACME), nonce, call).signed;
     let execute = executeCall { req: request, signature };
     let data = Bytes::from(execute.abi_encode()).into();
     let transaction = TransactionRequest::default().from(dev_account(STRANGER)).to(chain.contracts.forwarder);
@@ -151,7 +152,7 @@ pub(crate) async fn accepted(directory: &Path, chain: &Chain, agent: &str) -> Ac
 /// Starts a gate under this policy that signs verdicts and records admissions in this directory.
 async fn gate(chain: &Chain, rpc: &str, directory: &Path, policy: &str) -> (Gate, String) {
     let registry = chain.contracts.registry.to_string();
-    let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap();
+    let text = ReverseProxyKind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap();
     let text = text.replace("[kya]", "[kya]\ncache-seconds = 3600");
     let keys = directory.join("keys.json");
     key_file(&keys, &key_set(&[&new_key().await.unwrap()])).unwrap();
@@ -286,7 +287,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     server.answer_by(move |asked| {
         let (status, body) = answered.lock().unwrap().clone();
         let is_file = asked.path == "/.well-known/kya-liable.json" && asked.header("host") == "acme.example";
-        if is_file { Reply { body, ..Reply::status(status) } } else { Reply::status(500) }
+        if is_file { HookReply { body, ..HookReply::status(status) } } else { HookReply::status(500) }
     });
     let front = TlsFront::start_as(&authority, "acme.example", 4000, server.url()).await.unwrap();
     let address = front.url().replace("https://localhost", "127.0.0.1");
@@ -372,11 +373,12 @@ async fn an_acceptance_by_code_holds_where_no_node_has_the_block_of_the_cached_v
     let block = chain.node.block(number).await.unwrap();
     chain.node.mine(1).await.unwrap();
     let pruned = |block: &str| {
-        Rule::on("eth_call", Fault::error(-32000, "missing trie node")).containing(&format!("\"{block}\""))
+        FaultRule::on("eth_call", NodeFault::error(-32000, "missing trie node"))
+            .containing(&format!("\"{block}\""))
     };
     for rules in [
         vec![pruned(&format!("{number:#x}")), pruned(block["hash"].as_str().unwrap())],
-        vec![Rule::any(Fault::Stale { head: number - 1 })],
+        vec![FaultRule::any(NodeFault::Stale { head: number - 1 })],
     ] {
         proxy.heal();
         rules.into_iter().for_each(|rule| proxy.inject(rule));

@@ -18,9 +18,9 @@ use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
 use e2e::gate::{Gate, ORIGIN};
 use e2e::process::PATIENCE;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
-use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::signed_requests::{Draft, RawAnswer, SignedHttpRequest};
 use tokio::sync::OnceCell;
 
 /// Issuer of the tokens.
@@ -42,12 +42,12 @@ async fn chain() -> &'static Chain {
 }
 
 /// Returns the documented configuration of a gate beside this proxy, with `rpc` as its endpoint.
-async fn configuration_at(kind: Kind, rpc: &str) -> String {
+async fn configuration_at(kind: ReverseProxyKind, rpc: &str) -> String {
     let registry = chain().await.contracts.registry.to_string();
     kind.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap()
 }
 
-async fn configuration(kind: Kind) -> String {
+async fn configuration(kind: ReverseProxyKind) -> String {
     configuration_at(kind, chain().await.node.url()).await
 }
 
@@ -60,7 +60,7 @@ fn get(target: &str) -> Draft {
 }
 
 /// Signs a GET of that target as the compliant agent.
-fn signed(target: &str) -> Signed {
+fn signed(target: &str) -> SignedHttpRequest {
     get(target).sign(&good(), CHAIN_ID)
 }
 
@@ -70,7 +70,7 @@ async fn plain(url: &str, target: &str) -> RawAnswer {
 }
 
 /// Asks the gate about a request as Envoy does.
-async fn ask(gate: &Gate, request: &Signed) -> RawAnswer {
+async fn ask(gate: &Gate, request: &SignedHttpRequest) -> RawAnswer {
     request.asked_by_envoy().send(gate.url()).await.unwrap()
 }
 

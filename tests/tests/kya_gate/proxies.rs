@@ -10,16 +10,16 @@
 use alloy::hex;
 use e2e::anvil::CHAIN_ID;
 use e2e::daemon::write_private;
-use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, HeaderReader, ORIGIN, RawGate, Service};
+use e2e::fault::{FaultRule, NodeFault};
+use e2e::gate::{Gate, HeaderReader, ORIGIN, RawGate, RecordingService};
 use e2e::hooks::Delivery;
 use e2e::http;
 use e2e::kya::Kya;
 use e2e::process::free_port;
 use e2e::proxy::Proxy;
-use e2e::reverse_proxies::{Front, Kind, PREFIX};
+use e2e::reverse_proxies::{PREFIX, ReverseProxyKind, RunningProxy};
 use e2e::seed::wallet;
-use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::signed_requests::{Draft, RawAnswer, SignedHttpRequest};
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
 use futures_util::future::join_all;
 use registry_core::gate::reads_as_output_header;
@@ -29,31 +29,31 @@ use serde_json::{Value, json};
 use crate::{ISSUER, PATIENCE, chain, configuration, configuration_at, get, good, plain, signed};
 
 /// A proxy with a gate beside it and a service behind it.
-struct Stage {
-    kind: Kind,
+struct ProxyFixture {
+    kind: ReverseProxyKind,
     rpc: Proxy,
     gate: Option<Gate>,
-    service: Service,
-    front: Front,
+    service: RecordingService,
+    front: RunningProxy,
 }
 
-impl Stage {
-    async fn start(kind: Kind) -> Self {
+impl ProxyFixture {
+    async fn start(kind: ReverseProxyKind) -> Self {
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
         let gate = Gate::start(&configuration_at(kind, rpc.url()).await).await.unwrap();
-        let service = Service::start().await.unwrap();
+        let service = RecordingService::start().await.unwrap();
         let front = kind.start(gate.url(), service.url()).await.unwrap();
         Self { kind, rpc, gate: Some(gate), service, front }
     }
 
     /// Sends a request; returns the status, and the number of requests that reached the service.
-    async fn outcome(&self, request: &Signed) -> (u16, usize) {
+    async fn outcome(&self, request: &SignedHttpRequest) -> (u16, usize) {
         let answer = request.send(&self.front.url).await.unwrap();
         (answer.status, self.service.take().len())
     }
 
     /// Sends requests over HTTP/2, without TLS and with it; returns the outcome of each.
-    async fn outcomes_over_http_2(&self, request: impl Fn() -> Signed) -> [(u16, usize); 2] {
+    async fn outcomes_over_http_2(&self, request: impl Fn() -> SignedHttpRequest) -> [(u16, usize); 2] {
         let mut outcomes = [(0, 0); 2];
         for (url, outcome) in self.front.over_http_2.iter().zip(&mut outcomes) {
             let answer = request().send_over_http_2(url, &self.front.authority).await.unwrap();
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// Checks that a request is admitted, and returns it as it reached the service.
-    async fn admitted(&self, request: &Signed) -> Delivery {
+    async fn admitted(&self, request: &SignedHttpRequest) -> Delivery {
         let answer = request.send(&self.front.url).await.unwrap();
         let log = self.gate.as_ref().map(Gate::log);
         assert_eq!(answer.status, 200, "{answer:?}\n{log:?}");
@@ -73,11 +73,12 @@ impl Stage {
     }
 
     /// Checks that a request is refused with this status and with these words in its body.
-    async fn refused(&self, request: &Signed, status: u16, words: &str) -> RawAnswer {
+    async fn refused(&self, request: &SignedHttpRequest, status: u16, words: &str) -> RawAnswer {
         let answer = request.send(&self.front.url).await.unwrap();
         assert_eq!(answer.status, status, "{answer:?}");
         // Envoy answers in place of a failed gate, and nginx refuses paths above the root.
-        let is_own = matches!((self.kind, status), (Kind::Envoy, 503) | (Kind::Nginx, 400));
+        let is_own =
+            matches!((self.kind, status), (ReverseProxyKind::Envoy, 503) | (ReverseProxyKind::Nginx, 400));
         assert!(is_own || answer.body.contains(words), "{words}: {answer:?}");
         let reached = self.service.take();
         assert!(reached.is_empty(), "{answer:?} reached the service: {reached:?}");
@@ -85,7 +86,7 @@ impl Stage {
     }
 }
 
-async fn every_kind_of_request_has_its_status(mut stage: Stage) {
+async fn every_kind_of_request_has_its_status(mut stage: ProxyFixture) {
     let request = signed("/items?view=full");
     let received = stage.admitted(&request).await;
     assert_eq!(received.values("kya-wallet"), [good().address().to_checksum(None)]);
@@ -138,11 +139,11 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     }
     assert_eq!(stage.service.take().len(), 1, "the signed one alone");
 
-    stage.rpc.inject(Rule::on("eth_call", Fault::Refuse));
+    stage.rpc.inject(FaultRule::on("eth_call", NodeFault::Refuse));
     stage.refused(&by("unknown yet"), 503, "signature_verification_unavailable").await;
     stage.rpc.heal();
     assert!(stage.gate.take().unwrap().terminate().await.unwrap().success(), "it ends in good order");
-    let without_gate = if stage.kind == Kind::Envoy { 503 } else { 502 };
+    let without_gate = if stage.kind == ReverseProxyKind::Envoy { 503 } else { 502 };
     stage.refused(&signed("/"), without_gate, "").await;
 }
 
@@ -193,7 +194,7 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
 }
 
 /// Sends 500 spellings to a real service: each is removed, or its request is refused.
-async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
+async fn each_spelling_is_removed_or_refused(stage: &ProxyFixture, service: &HeaderReader) {
     let gate = stage.gate.as_ref().unwrap();
     let front = stage.kind.start(gate.url(), &service.url).await.unwrap();
     let plain = signed("/items").send(&front.url).await.unwrap();
@@ -215,7 +216,7 @@ async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderRead
     assert!(admitted >= 200, "most spellings are removed, and not refused: {admitted}");
 }
 
-async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
+async fn no_header_of_a_client_is_taken_for_anothers(stage: &ProxyFixture) {
     let readers = HeaderReader::start_all().await.unwrap();
     join_all(readers.iter().map(|reader| each_spelling_is_removed_or_refused(stage, reader))).await;
     let underscored = get("/items").header("KYA_Wallet", "spoofed").sign(&good(), CHAIN_ID);
@@ -257,7 +258,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         (quoted().sign(&good(), CHAIN_ID), "admitted"),
         (many.unsigned(), "signature_missing"),
     ] {
-        if stage.kind == Kind::Envoy && request.draft.headers.len() > 100 {
+        if stage.kind == ReverseProxyKind::Envoy && request.draft.headers.len() > 100 {
             continue; // Envoy takes no more headers itself.
         }
         let line = format!("kya_gate_requests_total{{outcome=\"{outcome}\",policy=\"api\"}}");
@@ -283,7 +284,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     assert_eq!((jws.kid, jws.claims.aud.as_deref()), (kid(&key), Some(ORIGIN)));
 }
 
-async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
+async fn targets_and_contents_arrive_as_they_were_signed(stage: &ProxyFixture) {
     for target in ["/items?policy=other&x=%2F", "/c%20d/%C3%BC", "/?"] {
         assert_eq!(stage.admitted(&signed(target)).await.path, target);
         assert_eq!(stage.outcomes_over_http_2(|| signed(target)).await, [(200, 1); 2], "{target}");
@@ -328,13 +329,13 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         assert_eq!(outcomes, [(401, 0); 2], "without a length: {chunked}");
         // Other content than the signed one: only Envoy passes it to the gate.
         let other = draft.sign(&good(), CHAIN_ID).carrying(r#"{"hello":"other"}"#, chunked);
-        let expected = if stage.kind == Kind::Envoy { (401, 0) } else { (200, 1) };
+        let expected = if stage.kind == ReverseProxyKind::Envoy { (401, 0) } else { (200, 1) };
         assert_eq!(stage.outcome(&other).await, expected, "chunked: {chunked}");
     }
     requests_without_content_are_admitted_and_none_hides_any(stage).await;
     // The content is longer than a proxy's limit for subrequests; Envoy's filter limits what it passes on.
     let long = Draft::post(ORIGIN, "/orders", &"x".repeat(20 << 20));
-    let is_passed_on = stage.kind == Kind::Envoy;
+    let is_passed_on = stage.kind == ReverseProxyKind::Envoy;
     let admitted = stage.outcome(&long.clone().sign(&good(), CHAIN_ID)).await;
     assert_eq!(admitted, if is_passed_on { (413, 0) } else { (200, 1) });
     let denied = stage.outcome(&long.sign(&wallet("new"), CHAIN_ID)).await;
@@ -344,8 +345,8 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
 /// Digest of empty content, as this project's clients send it.
 const OF_NOTHING: (&str, &str) = ("content-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
 
-async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage) {
-    let (is_caddy, is_envoy) = (stage.kind.is_caddy(), stage.kind == Kind::Envoy);
+async fn requests_without_content_are_admitted_and_none_hides_any(stage: &ProxyFixture) {
+    let (is_caddy, is_envoy) = (stage.kind.is_caddy(), stage.kind == ReverseProxyKind::Envoy);
     // OPTIONS is a preflight here.
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
         let draft = Draft { method: method.to_owned(), ..get("/orders/7") };
@@ -381,8 +382,8 @@ async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage)
     }
 }
 
-async fn behind(kind: Kind) {
-    let stage = Stage::start(kind).await;
+async fn behind(kind: ReverseProxyKind) {
+    let stage = ProxyFixture::start(kind).await;
     no_header_of_a_client_is_taken_for_anothers(&stage).await;
     targets_and_contents_arrive_as_they_were_signed(&stage).await;
     let log = stage.front.process.log();
@@ -392,15 +393,15 @@ async fn behind(kind: Kind) {
 
 #[tokio::test]
 async fn behind_nginx() {
-    behind(Kind::Nginx).await;
+    behind(ReverseProxyKind::Nginx).await;
 }
 
 #[tokio::test]
 async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behind_each_proxy() {
     let user = Kya::new().unwrap();
     write_private(&user.path("agent.key"), &hex::encode(good().to_bytes()));
-    let service = Service::start().await.unwrap();
-    for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
+    let service = RecordingService::start().await.unwrap();
+    for kind in [ReverseProxyKind::Nginx, ReverseProxyKind::Caddy, ReverseProxyKind::Envoy] {
         let port = free_port().unwrap();
         let origin = format!("http://127.0.0.1:{port}");
         let text = configuration(kind).await.replace(ORIGIN, &origin);
@@ -408,7 +409,7 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
         assert!(good_to_start, "{report}");
         let gate = Gate::start(&text).await.unwrap();
         let _front = kind.start_on(port, gate.url(), service.url()).await.unwrap();
-        let command = Kind::command(&origin, "agent.key", CHAIN_ID).unwrap();
+        let command = ReverseProxyKind::command(&origin, "agent.key", CHAIN_ID).unwrap();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let answer = user.run(&command).await.unwrap().ok();
         let expected = (&json!(200), &json!(good().address().to_string()));
@@ -422,8 +423,8 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
 
 #[tokio::test]
 async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
-    let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
-    let front = Kind::Nginx.start(gate.url(), service.url()).await.unwrap();
+    let (gate, service) = (RawGate::start().unwrap(), RecordingService::start().await.unwrap());
+    let front = ReverseProxyKind::Nginx.start(gate.url(), service.url()).await.unwrap();
     Draft::post(ORIGIN, "/orders", "7").unsigned().send(&front.url).await.unwrap();
     assert!(service.take().is_empty(), "it is refused");
     for place in ["/gate/", "/refusal/"] {
@@ -440,8 +441,8 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
 
 #[tokio::test]
 async fn the_documents_of_the_gate_are_found_through_each_proxy() {
-    let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
-    for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
+    let (gate, service) = (RawGate::start().unwrap(), RecordingService::start().await.unwrap());
+    for kind in [ReverseProxyKind::Nginx, ReverseProxyKind::Caddy, ReverseProxyKind::Envoy] {
         let front = kind.start(gate.url(), service.url()).await.unwrap();
         for document in ["/.well-known/erc8128", "/.well-known/agent-registry"] {
             assert_eq!(plain(&front.url, document).await.status, 200, "{kind:?}");
@@ -454,7 +455,7 @@ async fn the_documents_of_the_gate_are_found_through_each_proxy() {
 
 #[tokio::test]
 async fn behind_caddy() {
-    behind(Kind::Caddy).await;
+    behind(ReverseProxyKind::Caddy).await;
 }
 
 #[tokio::test]
@@ -462,11 +463,11 @@ async fn behind_other_versions_of_caddy() {
     // One that takes the gate's empty headers for missing ones, the last one that passes on underscores, and
     // the newest.
     for version in ["caddy-2.10.2", "caddy-2.11.1", "caddy-2.11.7"] {
-        behind(Kind::PackagedCaddy(version)).await;
+        behind(ReverseProxyKind::PackagedCaddy(version)).await;
     }
 }
 
 #[tokio::test]
 async fn behind_envoy() {
-    behind(Kind::Envoy).await;
+    behind(ReverseProxyKind::Envoy).await;
 }

@@ -11,13 +11,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use e2e::anvil::CHAIN_ID;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::gate::{Gate, ORIGIN};
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{registration_call, wallet};
-use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::signed_requests::{Draft, RawAnswer, SignedHttpRequest};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
 use e2e::{kya, signers};
 use registry_core::token::Jws;
@@ -27,13 +27,13 @@ use tempfile::TempDir;
 use crate::{ISSUER, PATIENCE, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
 
 /// A gate that records with evidence and reads the chain through a counting proxy.
-struct Recorded {
+struct RecordingGate {
     rpc: Proxy,
     gate: Gate,
     directory: TempDir,
 }
 
-impl Recorded {
+impl RecordingGate {
     async fn start() -> Self {
         Self::start_with("").await
     }
@@ -47,7 +47,7 @@ impl Recorded {
         let records = directory.path().join("admissions.jsonl");
         let text = format!(
             "{}{}\n[records]\nfile = \"{}\"\nevidence = true\n{tables}",
-            configuration_at(Kind::Envoy, rpc.url()).await,
+            configuration_at(ReverseProxyKind::Envoy, rpc.url()).await,
             signing(ISSUER, &keys),
             records.display()
         );
@@ -57,7 +57,7 @@ impl Recorded {
         Self { rpc, gate, directory }
     }
 
-    async fn admitted(&self, request: Signed) -> RawAnswer {
+    async fn admitted(&self, request: SignedHttpRequest) -> RawAnswer {
         let answer = ask(&self.gate, &request).await;
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.gate.log());
         answer
@@ -87,7 +87,7 @@ fn verdict_of(line: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the_blocks_hash() {
-    let recorded = Recorded::start().await;
+    let recorded = RecordingGate::start().await;
     recorded.rpc.reset();
     let first = recorded.admitted(signed("/items?view=full")).await;
     assert_eq!(recorded.rpc.posts(), 3, "the account with its verdict, and two for the proof");
@@ -146,7 +146,7 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
-    let recorded = Recorded::start().await;
+    let recorded = RecordingGate::start().await;
     let request = signed("/items");
     recorded.admitted(request.clone()).await;
     assert_refused(&ask(&recorded.gate, &request).await, 401, "nonce_reused");
@@ -176,8 +176,8 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     let (chain, second) = (chain().await, || get("/").sign(&wallet("second"), CHAIN_ID));
     let call = registration_call(4, wallet("second").address(), "guarded", 0);
     chain.send(chain.owner(), call).await.unwrap();
-    let missing = Fault::error(-32601, "the method eth_getProof does not exist");
-    recorded.rpc.inject(Rule::on("eth_getProof", missing));
+    let missing = NodeFault::error(-32601, "the method eth_getProof does not exist");
+    recorded.rpc.inject(FaultRule::on("eth_getProof", missing));
     assert_refused(&ask(&recorded.gate, &second()).await, 503, "record_unavailable");
     recorded.rpc.heal();
     recorded.admitted(second()).await;
@@ -188,7 +188,7 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
 async fn an_admission_is_recorded_where_the_block_of_the_cached_verdict_is_not_proved_any_more() {
     let demanding = "\n[policy.demanding]\nallow = [\"provision\"]\nremaining-seconds = 100000000\n";
     for proves_newest_alone in [true, false] {
-        let recorded = Recorded::start_with(demanding).await;
+        let recorded = RecordingGate::start_with(demanding).await;
         // The verdict is cached without its proof, since this policy denies.
         let asked = signed("/").asking("GET", "/gate/demanding/");
         let denied = asked.send(recorded.gate.url()).await.unwrap();
@@ -196,12 +196,12 @@ async fn an_admission_is_recorded_where_the_block_of_the_cached_verdict_is_not_p
         let number = Jws::parse(denied.header("kya-verdict")[0]).unwrap().claims.as_of.block_number;
         chain().await.node.mine(1).await.unwrap();
         if proves_newest_alone {
-            recorded.rpc.inject(Rule::on("eth_getProof", Fault::NewestProofs));
+            recorded.rpc.inject(FaultRule::on("eth_getProof", NodeFault::NewestProofs));
         } else {
             let block = chain().await.node.block(number).await.unwrap();
             for name in [&block["number"], &block["hash"]] {
-                let pruned = Fault::error(-32000, "missing trie node");
-                recorded.rpc.inject(Rule::on("eth_getProof", pruned).containing(&name.to_string()));
+                let pruned = NodeFault::error(-32000, "missing trie node");
+                recorded.rpc.inject(FaultRule::on("eth_getProof", pruned).containing(&name.to_string()));
             }
         }
         recorded.admitted(signed("/items")).await;

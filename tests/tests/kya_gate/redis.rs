@@ -11,8 +11,8 @@
 use e2e::gate::{Gate, embedded, start_example, start_with_redis};
 use e2e::process::{eventually, wait_until};
 use e2e::redis::Redis;
-use e2e::reverse_proxies::Kind;
-use e2e::signed_requests::{RawAnswer, Signed};
+use e2e::reverse_proxies::ReverseProxyKind;
+use e2e::signed_requests::{RawAnswer, SignedHttpRequest};
 use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
@@ -22,11 +22,11 @@ use crate::{PATIENCE, ask, assert_refused, configuration, plain, signed};
 const FORGETFUL: [&str; 4] = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
 
 async fn with_redis(url: &str) -> String {
-    configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
+    configuration(ReverseProxyKind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
 }
 
 /// Waits until a freshly signed request is admitted, and returns it.
-async fn admitted(gate: &Gate) -> Signed {
+async fn admitted(gate: &Gate) -> SignedHttpRequest {
     let mut last = None;
     wait_until("admitted", PATIENCE, async || {
         let request = signed("/items");
@@ -39,7 +39,7 @@ async fn admitted(gate: &Gate) -> Signed {
 }
 
 /// Waits for a gate's answer that does not report an unavailable nonce store.
-async fn told(gate: &Gate, request: &Signed) -> RawAnswer {
+async fn told(gate: &Gate, request: &SignedHttpRequest) -> RawAnswer {
     told_by(async || ask(gate, request).await).await
 }
 

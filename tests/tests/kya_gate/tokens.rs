@@ -9,9 +9,9 @@
 
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::Client;
-use e2e::gate::{Gate, Service};
+use e2e::gate::{Gate, RecordingService};
 use e2e::process::wait_until;
-use e2e::reverse_proxies::{self, Kind};
+use e2e::reverse_proxies::{self, ReverseProxyKind};
 use e2e::seed::kya;
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, of_algorithm, signed, signing};
 use e2e::worker::{Worker, WorkerOptions};
@@ -106,7 +106,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
     let published = http::client(PATIENCE).get(&keys).send().await.unwrap().json().await.unwrap();
     let page = std::fs::read_to_string(repo::root().join("docs/signed-verdicts.md")).unwrap();
     assert!(page.contains(include_str!("../../signers/verdict_verifier.rs")), "the sample is documented");
-    let service = Service::start().await.unwrap();
+    let service = RecordingService::start().await.unwrap();
     let verifier = reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, &registry, service.url());
     let (_envoy, envoy) = verifier.await.unwrap();
     for (index, (name, token, accepted)) in rows.iter().enumerate() {
@@ -196,7 +196,7 @@ async fn a_gate_signs_with_the_keys_that_its_file_has_now() {
     let (first, second) = (new_key().await.unwrap(), new_key().await.unwrap());
     let file = directory.path().join("keys.json");
     key_file(&file, &key_set(&[&first])).unwrap();
-    let text = configuration(Kind::Envoy).await + &signing(ISSUER, &file);
+    let text = configuration(ReverseProxyKind::Envoy).await + &signing(ISSUER, &file);
     let gate = Gate::start(&text).await.unwrap();
     // Returns the id of the key that signs now.
     let signs = async || {

@@ -17,10 +17,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use e2e::anvil::wall_clock;
-use e2e::client::{Answer, Client, concurrently};
+use e2e::client::{Client, HttpAnswer, concurrently};
 use e2e::process::wait_until;
 use e2e::repo;
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::worker::{Worker, WorkerOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,8 +34,8 @@ const PATH: &str = "/api/v1/stats";
 
 /// Configures a Worker with the documented limit and this limiter; all of them share a chain.
 async fn limited(limiter: &str) -> WorkerOptions {
-    static STAGE: OnceCell<Stage> = OnceCell::const_new();
-    let stage = STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await;
+    static STAGE: OnceCell<WorkerStage> = OnceCell::const_new();
+    let stage = STAGE.get_or_init(async || WorkerStage::showcase(|options| options).await.unwrap().0).await;
     WorkerOptions::new(stage.chain.node.url(), stage.chain.contracts.registry)
         .var("RATE_LIMIT_PER_MINUTE", LIMIT)
         .var("RATE_LIMIT_WINDOW_SECONDS", WINDOW)
@@ -66,7 +66,7 @@ async fn with_time_left() {
     wait_until("an hour with time left", Duration::from_secs(180), left).await;
 }
 
-async fn at_once(requests: usize, clients: &[Client]) -> Vec<Answer> {
+async fn at_once(requests: usize, clients: &[Client]) -> Vec<HttpAnswer> {
     concurrently(clients.iter().cycle().take(requests).map(|client| (client, PATH))).await
 }
 
@@ -75,7 +75,7 @@ async fn remaining(client: &Client) -> u64 {
 }
 
 /// Checks that each admitted request has another remaining count, and that together they use up the limit.
-fn assert_all_places_taken(answers: &[Answer]) {
+fn assert_all_places_taken(answers: &[HttpAnswer]) {
     let admitted = answers.iter().filter(|answer| answer.status == 200);
     let mut left: Vec<u64> = admitted.map(|answer| answer.number("x-ratelimit-remaining")).collect();
     left.sort_unstable();

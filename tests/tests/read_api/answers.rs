@@ -8,17 +8,17 @@ use e2e::anvil::quantity;
 use e2e::chain::{STATUSES, time};
 use e2e::client::assert_has;
 use e2e::seed::{self, kya};
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::story::{BUSY, BUSY_CHILDREN};
 use serde_json::{Map, Value, json};
 
-use super::{Scene, scene};
+use super::{ReadApiFixture, scene};
 
 const LIST: &str = "/api/v1/agents";
 const DETAILED: &str = "/api/v1/stats/detailed";
 
 /// Requests `path`, checks the number of round trips, and returns the answer.
-async fn ask(stage: &Stage, path: &str, round_trips: usize) -> Value {
+async fn ask(stage: &WorkerStage, path: &str, round_trips: usize) -> Value {
     stage.proxy.reset();
     let answer = stage.client.get(path).await.ok();
     let posts = stage.proxy.reset();
@@ -30,7 +30,7 @@ async fn ask(stage: &Stage, path: &str, round_trips: usize) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_endpoint_answers_what_the_contract_says_in_the_documented_round_trips() {
-    let (_turn, Scene { stage, showcase }) = scene().await;
+    let (_turn, ReadApiFixture { stage, showcase }) = scene().await;
     let (agents, id) = (stage.chain.agents().await.unwrap(), |name| showcase.id(name));
     let (total, rpc) = (agents.len(), stage.proxy.url());
     let registry = stage.chain.contracts.registry.to_checksum(None);

@@ -15,13 +15,13 @@ use std::time::Duration;
 use e2e::anvil::{AnvilOptions, CHAIN_ID, dev_key};
 use e2e::chain::Chain;
 use e2e::client::{Client, without};
-use e2e::daemon::Daemon;
-use e2e::fault::{Fault, Rule};
+use e2e::daemon::RelayerDaemon;
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
-use e2e::relay::Desk;
+use e2e::relay::RequestFactory;
 use e2e::seed::{Showcase, kya, showcase_chain, wallet};
-use e2e::stage::Stage;
+use e2e::stage::WorkerStage;
 use e2e::verdict_tokens::{key_set, new_key};
 use e2e::worker::{Worker, WorkerOptions};
 use e2e::{python, repo, signers};
@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use super::{JSON, Scene, cost, counted, scene};
+use super::{JSON, ReadApiFixture, cost, counted, scene};
 
 /// Adds the settings that the description covers: signed verdicts, and streams that end soon.
 pub(super) async fn described(options: WorkerOptions) -> WorkerOptions {
@@ -42,8 +42,8 @@ pub(super) async fn described(options: WorkerOptions) -> WorkerOptions {
 }
 
 /// Returns the showcase with an index and these settings.
-async fn indexed() -> &'static (Stage, Showcase) {
-    static STAGE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
+async fn indexed() -> &'static (WorkerStage, Showcase) {
+    static STAGE: OnceCell<(WorkerStage, Showcase)> = OnceCell::const_new();
     let start = async || {
         let settings = described(WorkerOptions::default()).await;
         let (chain, showcase) = showcase_chain().await.unwrap();
@@ -52,7 +52,7 @@ async fn indexed() -> &'static (Stage, Showcase) {
             let options = options.var("RPC_DEADLINE_SECONDS", 60);
             settings.vars.iter().fold(options, |options, (name, value)| options.var(name, value))
         };
-        (Stage::indexed(chain, all).await.unwrap(), showcase)
+        (WorkerStage::indexed(chain, all).await.unwrap(), showcase)
     };
     STAGE.get_or_init(start).await
 }
@@ -103,8 +103,8 @@ async fn the_read_api_does_what_its_description_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_relayer_does_what_its_description_says() {
     let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-    let daemon = Daemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
-    let desk = Desk::of(&chain);
+    let daemon = RelayerDaemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
+    let desk = RequestFactory::of(&chain);
     let answer = daemon.client().relay(&desk.registration(&wallet("first"), 0)).await;
     let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
     let known = json!({
@@ -206,7 +206,7 @@ async fn each_client_of_mcp_calls_each_tool_and_gets_what_the_api_answers() {
 }
 
 /// Sends a message of MCP with its headers.
-async fn message(client: &Client, method: &str, mut params: Value) -> e2e::client::Answer {
+async fn message(client: &Client, method: &str, mut params: Value) -> e2e::client::HttpAnswer {
     let name = params["name"].as_str().unwrap_or_default().to_owned();
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": REVISION,
@@ -274,10 +274,10 @@ async fn a_batch_is_answered_in_one_list_and_each_call_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_that_depends_on_the_node_or_on_accept_is_described() {
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     let proxy = Proxy::start(stage.chain.node.url()).await.unwrap();
-    let missing = Fault::error(-32601, "the method eth_getProof does not exist");
-    proxy.inject(Rule::on("eth_getProof", missing));
+    let missing = NodeFault::error(-32601, "the method eth_getProof does not exist");
+    proxy.inject(FaultRule::on("eth_getProof", missing));
     // The Worker has no keys, so that it gives no token.
     let options = counted(WorkerOptions::new(proxy.url(), stage.chain.contracts.registry));
     let worker = Worker::start(options).await.unwrap();

@@ -13,7 +13,7 @@ use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
 use serde_json::json;
 
-use super::{JSON, Scene, cost, scene};
+use super::{JSON, ReadApiFixture, cost, scene};
 
 /// Headers that a web page may read.
 const EXPOSED: &str = "age etag link retry-after x-cache x-ratelimit-limit x-ratelimit-remaining \
@@ -21,7 +21,7 @@ const EXPOSED: &str = "age etag link retry-after x-cache x-ratelimit-limit x-rat
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_has_its_headers_and_what_is_refused_costs_nothing() {
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     // This client sets no request id.
     let client = Client::new(stage.worker.url()).with("origin", "https://example.org");
     let mut ids = BTreeSet::new();
@@ -77,7 +77,7 @@ async fn every_answer_has_its_headers_and_what_is_refused_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_is_get_without_the_body_and_a_preflight_is_answered() {
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     for path in ["/health", "/api/v1/agent/1", "/api/v1/agent/4000", "/api/v1/agents?limit=x"] {
         let get = stage.client.get(path).await;
         let head = stage.client.send(Method::HEAD, path).await;

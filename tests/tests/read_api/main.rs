@@ -19,9 +19,9 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use e2e::anvil::CHAIN_ID;
-use e2e::client::{Answer, Client};
+use e2e::client::{Client, HttpAnswer};
 use e2e::seed::Showcase;
-use e2e::stage::{Exclusive, Stage};
+use e2e::stage::{Exclusive, WorkerStage};
 use e2e::worker::WorkerOptions;
 use tokio::sync::MutexGuard;
 
@@ -29,17 +29,17 @@ const JSON: &str = "application/json";
 /// Rate limit that counts requests and is too high to refuse any.
 const LIMIT: u64 = 1_000_000;
 
-struct Scene {
-    stage: Stage,
+struct ReadApiFixture {
+    stage: WorkerStage,
     showcase: Showcase,
 }
 
 /// Takes the showcase and a Worker that stores nothing, for one test at a time: tests count and break posts.
-async fn scene() -> (MutexGuard<'static, ()>, &'static Scene) {
-    static SCENE: Exclusive<Scene> = Exclusive::empty();
+async fn scene() -> (MutexGuard<'static, ()>, &'static ReadApiFixture) {
+    static SCENE: Exclusive<ReadApiFixture> = Exclusive::empty();
     let start = async || {
-        let (stage, showcase) = Stage::showcase(|options| counted(options.ttl(0))).await.unwrap();
-        Scene { stage, showcase }
+        let (stage, showcase) = WorkerStage::showcase(|options| counted(options.ttl(0))).await.unwrap();
+        ReadApiFixture { stage, showcase }
     };
     let (turn, scene) = SCENE.take(start).await;
     scene.stage.proxy.heal();
@@ -52,7 +52,7 @@ fn counted(options: WorkerOptions) -> WorkerOptions {
 }
 
 /// Returns a request's cost in requests. Each is of another client, so that no window matters.
-async fn cost(client: &Client, request: impl AsyncFnOnce(Client) -> Answer) -> u64 {
+async fn cost(client: &Client, request: impl AsyncFnOnce(Client) -> HttpAnswer) -> u64 {
     static CLIENTS: AtomicU32 = AtomicU32::new(0);
     let address = Ipv4Addr::from_bits(0x0a00_0000 + CLIENTS.fetch_add(1, Ordering::Relaxed));
     LIMIT - request(client.at(address)).await.number("x-ratelimit-remaining")

@@ -10,14 +10,14 @@
 use std::time::{Duration, Instant};
 
 use e2e::client::{Client, assert_no_secret};
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::{PATIENCE, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{self, kya};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::sync::OnceCell;
 
-use super::{Scene, counted, scene};
+use super::{ReadApiFixture, counted, scene};
 
 /// Deadline of a request, over all attempts.
 const DEADLINE: Duration = Duration::from_secs(12);
@@ -31,7 +31,7 @@ const SECRETS: [[&str; 4]; 2] = [
 ];
 
 /// Two endpoints before the same chain, and a Worker with both, short time-outs and no hedging.
-struct Pair {
+struct EndpointPair {
     first: Proxy,
     second: Proxy,
     worker: Worker,
@@ -39,8 +39,8 @@ struct Pair {
 }
 
 /// Takes the pair, without faults, and with the first endpoint as the one that is kept.
-async fn pair(scene: &Scene) -> &'static Pair {
-    static PAIR: OnceCell<Pair> = OnceCell::const_new();
+async fn pair(scene: &ReadApiFixture) -> &'static EndpointPair {
+    static PAIR: OnceCell<EndpointPair> = OnceCell::const_new();
     let start = async || {
         let node = scene.stage.chain.node.url();
         let (first, second) = (Proxy::start(node).await.unwrap(), Proxy::start(node).await.unwrap());
@@ -54,18 +54,18 @@ async fn pair(scene: &Scene) -> &'static Pair {
             .var("RPC_TIMEOUT_SECONDS", 4)
             .var("RPC_DEADLINE_SECONDS", DEADLINE.as_secs());
         let worker = Worker::start(options).await.unwrap();
-        Pair { client: worker.client(), first, second, worker }
+        EndpointPair { client: worker.client(), first, second, worker }
     };
     let pair = PAIR.get_or_init(start).await;
     pair.begin_with_the_first().await;
     pair
 }
 
-impl Pair {
+impl EndpointPair {
     async fn begin_with_the_first(&self) {
         wait_until("first endpoint kept", PATIENCE, async || {
             self.heal();
-            self.second.inject(Rule::any(Fault::Refuse).once());
+            self.second.inject(FaultRule::any(NodeFault::Refuse).once());
             // On a busy machine either may be late, and this is repeated.
             let moved = self.client.get("/health").await.status;
             self.heal();
@@ -91,24 +91,24 @@ async fn of_two_nodes_the_other_answers_and_where_both_fail_the_error_comes_in_t
     let expected = pair(scene).await.client.get(path).await.ok();
     let unreachable = "RPC endpoint unreachable";
     for (fault, message) in [
-        (Fault::Hang, "RPC endpoint did not answer within"),
-        (Fault::HangAfterwards, "RPC endpoint did not answer within"),
-        (Fault::Refuse, unreachable),
-        (Fault::LoseAnswer, unreachable),
-        (Fault::HalfAnAnswer, unreachable),
-        (Fault::Garbage(String::new()), "RPC endpoint gave a malformed answer"),
-        (Fault::page(403, "<html>sorry</html>"), "RPC endpoint answered HTTP 403"),
-        (Fault::Status { status: 429, body: String::new(), retry_after: Some(60) }, "HTTP 429"),
+        (NodeFault::Hang, "RPC endpoint did not answer within"),
+        (NodeFault::HangAfterwards, "RPC endpoint did not answer within"),
+        (NodeFault::Refuse, unreachable),
+        (NodeFault::LoseAnswer, unreachable),
+        (NodeFault::HalfAnAnswer, unreachable),
+        (NodeFault::Garbage(String::new()), "RPC endpoint gave a malformed answer"),
+        (NodeFault::page(403, "<html>sorry</html>"), "RPC endpoint answered HTTP 403"),
+        (NodeFault::Status { status: 429, body: String::new(), retry_after: Some(60) }, "HTTP 429"),
     ] {
         let pair = pair(scene).await;
-        pair.first.inject(Rule::any(fault.clone()));
+        pair.first.inject(FaultRule::any(fault.clone()));
         assert_eq!(pair.client.get(path).await.ok(), expected, "{fault:?}");
         assert!(pair.first.posts() > 0, "{fault:?}: was asked first");
         pair.first.reset();
         assert_eq!(pair.client.get(path).await.ok(), expected, "{fault:?}");
         assert_eq!(pair.first.posts(), 0, "{fault:?}: not asked again");
 
-        pair.second.inject(Rule::any(fault.clone()));
+        pair.second.inject(FaultRule::any(fault.clone()));
         let asked = Instant::now();
         let answer = pair.client.get(path).await;
         let error = answer.error(500);
@@ -126,7 +126,7 @@ async fn an_answer_without_an_end_is_read_to_a_limit() {
     const MOST: usize = 32 << 20;
     let (_turn, scene) = scene().await;
     let pair = pair(scene).await;
-    pair.first.inject(Rule::any(Fault::Endless));
+    pair.first.inject(FaultRule::any(NodeFault::Endless));
     pair.client.get("/api/v1/agents?status=Active").await.ok();
     let (posts, streamed) = (pair.first.posts(), pair.first.streamed());
     assert!(posts == 1 && streamed <= MOST, "{posts} posts, {streamed} bytes sent");
@@ -137,7 +137,7 @@ async fn a_node_that_is_late_now_and_then_is_raced_by_the_other() {
     /// Requests that show the Worker the usual time, and allow for an extra request.
     const USUAL: usize = 40;
     const LATE: Duration = Duration::from_secs(5);
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     let node = stage.chain.node.url();
     let (first, second) = (Proxy::start(node).await.unwrap(), Proxy::start(node).await.unwrap());
     let urls = format!("{} {}", first.url(), second.url());
@@ -158,7 +158,7 @@ async fn a_node_that_is_late_now_and_then_is_raced_by_the_other() {
         second.reset();
         ask().await;
         let [asked, other] = if second.posts() == 0 { [&first, &second] } else { [&second, &first] };
-        asked.inject(Rule::any(Fault::Delay(LATE)));
+        asked.inject(FaultRule::any(NodeFault::Delay(LATE)));
         first.reset();
         second.reset();
         let began = Instant::now();
@@ -182,15 +182,15 @@ async fn no_secret_and_no_client_is_in_any_answer_or_line_of_the_log() {
     let mut answers = vec![health];
     let all = SECRETS.as_flattened().join(" and ");
     for fault in [
-        Fault::Refuse,
-        Fault::Garbage(all.clone()),
-        Fault::error(-32000, &format!("no access to {}/v2/{all}", pair.first.url())),
-        Fault::error(-32005, &format!("rate limit of {all}")),
-        Fault::Status { status: 401, body: all.clone(), retry_after: None },
+        NodeFault::Refuse,
+        NodeFault::Garbage(all.clone()),
+        NodeFault::error(-32000, &format!("no access to {}/v2/{all}", pair.first.url())),
+        NodeFault::error(-32005, &format!("rate limit of {all}")),
+        NodeFault::Status { status: 401, body: all.clone(), retry_after: None },
     ] {
         pair.heal();
-        pair.first.inject(Rule::any(fault.clone()));
-        pair.second.inject(Rule::any(fault));
+        pair.first.inject(FaultRule::any(fault.clone()));
+        pair.second.inject(FaultRule::any(fault));
         for path in paths {
             answers.push(client.get(path).await);
         }

@@ -8,17 +8,17 @@
 use alloy::primitives::Address;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::assert_has;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::free_port;
 use e2e::seed;
 use e2e::worker::{Worker, WorkerOptions};
 use serde_json::{Value, json};
 
-use super::{Scene, counted, scene};
+use super::{ReadApiFixture, counted, scene};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_say_that_the_worker_runs_and_whether_it_can_answer() {
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     // An instance's first `/readyz` probes the node's capabilities.
     stage.client.get("/readyz").await.ok();
     stage.proxy.reset();
@@ -32,7 +32,7 @@ async fn probes_say_that_the_worker_runs_and_whether_it_can_answer() {
     let reported = ready["headAgeSeconds"].as_u64().unwrap();
     assert!(reported <= age && age - reported < 30, "{ready}, and {age} a moment later");
 
-    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     let unready = stage.client.get("/readyz").await;
     assert_eq!((unready.status, &unready.json()["code"]), (503, &json!("RPC_UNAVAILABLE")));
     stage.proxy.reset();
@@ -45,12 +45,12 @@ async fn probes_say_that_the_worker_runs_and_whether_it_can_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
-    let (_turn, Scene { stage, .. }) = scene().await;
+    let (_turn, ReadApiFixture { stage, .. }) = scene().await;
     let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
     let several = format!("{dead} {}", stage.proxy.url());
     let good = counted(WorkerOptions::new(stage.proxy.url(), stage.chain.contracts.registry));
     // The head is weeks old, as the chain's first agents are.
-    stage.proxy.inject(Rule::any(Fault::Stale { head: 6 }));
+    stage.proxy.inject(FaultRule::any(NodeFault::Stale { head: 6 }));
     for (options, code, words) in [
         (good.clone().unset("REGISTRY_ADDRESS"), "MISCONFIGURED", "REGISTRY_ADDRESS is not set"),
         (
@@ -90,7 +90,7 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_request_leaves_one_line_that_tells_what_it_cost() {
-    let (_turn, Scene { stage, showcase }) = scene().await;
+    let (_turn, ReadApiFixture { stage, showcase }) = scene().await;
     let (lineage, unknown) = (showcase.lineage("atlas"), seed::kya("nobody"));
     // An instance's first `/readyz` probes the node's capabilities.
     stage.client.get("/readyz").await.ok();

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use e2e::client::Client;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::{PATIENCE, free_port};
 use e2e::proxy::Proxy;
 use e2e::relay::RelayClient;
@@ -56,7 +56,7 @@ async fn the_self_hosted_edge_does_the_same_and_keeps_its_index_through_a_kill()
     assert_eq!(before["data"].as_array().unwrap().len(), 5, "{before}");
     edge.process().kill();
     assert!(!is_healthy(edge.url()));
-    proxy.inject(Rule::any(Fault::Refuse));
+    proxy.inject(FaultRule::any(NodeFault::Refuse));
     let mut edge = Worker::start_self_hosted(&options).await.unwrap();
     assert_eq!(edge.client().get(NEWEST).await.ok(), before);
     edge.process().signal(Signal::TERM).unwrap();

@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_documented_shapes() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (_daemon, client) = stage.daemon().await;
     let (alice, payer) = (agent("alice"), relayer().address().to_checksum(None));
     let contracts = stage.chain.contracts;
@@ -77,7 +77,7 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
 
 #[tokio::test]
 async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
-    let stage = Stage::set().await.var("RELAY_WAIT_SECONDS", 1);
+    let stage = RelayerFixture::set().await.var("RELAY_WAIT_SECONDS", 1);
     let (_daemon, client) = stage.daemon().await;
     // Both register an agent with the same wallet, and each simulation succeeds before either is mined.
     let wanted = register(Address::repeat_byte(0x77));
@@ -107,7 +107,7 @@ async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
 
 #[tokio::test]
 async fn probes_and_metrics_answer_any_page_may_call_and_every_answer_has_a_request_id() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (_daemon, client) = stage.daemon().await;
     assert_eq!(client.get("/livez").await.ok(), json!({ "live": true }));
     let account = json!({ "address": relayer().address().to_checksum(None), "state": "ready" });

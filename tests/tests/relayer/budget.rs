@@ -7,7 +7,7 @@ const DAY: u64 = 86_400;
 
 #[tokio::test]
 async fn a_spent_budget_refuses_also_after_a_restart() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (daemon, client) = stage.daemon().await;
     stage.register(&client, "first").await;
     let used = client.used_wei().await;

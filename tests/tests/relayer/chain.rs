@@ -5,7 +5,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn a_relay_that_a_reorganisation_undid_is_executed_again() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (mut daemon, client) = stage.daemon().await;
     stage.register(&client, "alice").await;
     let before = client.used_wei().await;

@@ -12,7 +12,7 @@ async fn crosses(options: &DaemonOptions, words: &[&str]) {
     let crosses: Vec<&str> = printed.lines().filter(|line| line.starts_with('✗')).collect();
     assert!(!is_good && crosses.len() == 1, "{words:?}:\n{printed}");
     assert!(words.iter().all(|word| crosses[0].contains(word)), "{words:?}:\n{printed}");
-    let refusal = Daemon::refuse(options).await.unwrap();
+    let refusal = RelayerDaemon::refuse(options).await.unwrap();
     assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
 }
 
@@ -24,7 +24,7 @@ async fn good(options: &DaemonOptions) -> String {
 
 #[tokio::test]
 async fn a_good_chain_has_ticks_only_before_beside_and_after_a_daemon() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let printed = good(&stage.options).await;
     let names =
         "key rpc chain registry forwarder domain trust balance clock no-op delegation lock journal pending";
@@ -48,13 +48,14 @@ async fn a_good_chain_has_ticks_only_before_beside_and_after_a_daemon() {
     // Answers of nodes about a pruned block; `earliest` is then the first block that they still have.
     let block = stage.chain.node.block(stage.chain.node.height().await.unwrap()).await.unwrap();
     for pruned in [
-        Fault::Result(Value::Null),
-        Fault::error(4444, "pruned history unavailable"),
-        Fault::error(-32000, "header not available: history expired"),
+        NodeFault::Result(Value::Null),
+        NodeFault::error(4444, "pruned history unavailable"),
+        NodeFault::error(-32000, "header not available: history expired"),
     ] {
         stage.proxy.heal();
-        stage.proxy.inject(Rule::on("eth_getBlockByNumber", pruned).containing("\"0x0\""));
-        let earliest = Rule::on("eth_getBlockByNumber", Fault::Result(block.clone())).containing("earliest");
+        stage.proxy.inject(FaultRule::on("eth_getBlockByNumber", pruned).containing("\"0x0\""));
+        let earliest =
+            FaultRule::on("eth_getBlockByNumber", NodeFault::Result(block.clone())).containing("earliest");
         stage.proxy.inject(earliest);
         good(&stage.options).await;
     }
@@ -65,7 +66,7 @@ async fn a_good_chain_has_ticks_only_before_beside_and_after_a_daemon() {
 
 #[tokio::test]
 async fn each_thing_wrong_has_its_line() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let fresh = || stage.options.clone().with_empty_journal();
     let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
     let nobody = agent("nobody").address().to_checksum(None);

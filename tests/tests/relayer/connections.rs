@@ -28,7 +28,8 @@ fn is_closed(stream: &TcpStream) -> bool {
 
 #[tokio::test]
 async fn a_crowd_takes_neither_the_daemons_descriptors_nor_other_clients_places() {
-    let stage = Stage::set().await.var("MAX_CONNECTIONS_PER_IP", 30).var("TRUSTED_PROXIES", "127.0.0.3");
+    let stage =
+        RelayerFixture::set().await.var("MAX_CONNECTIONS_PER_IP", 30).var("TRUSTED_PROXIES", "127.0.0.3");
     // Half of the 160 descriptors are for clients, 30 of these for one address.
     let (daemon, client) = start(&stage.options.clone().descriptors(160)).await;
     let neighbour = client.from_address(Ipv4Addr::new(127, 0, 0, 2));
@@ -63,7 +64,7 @@ async fn a_crowd_takes_neither_the_daemons_descriptors_nor_other_clients_places(
 
 #[tokio::test]
 async fn a_burst_waits_until_the_daemon_has_time_and_sigterm_is_heard_though_every_place_is_taken() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (mut daemon, _) = stage.daemon().await;
     daemon.process().signal(Signal::STOP).unwrap();
     let mut burst = idle(daemon.url(), [127, 0, 0, 1], 600).await;
@@ -87,7 +88,7 @@ async fn a_burst_waits_until_the_daemon_has_time_and_sigterm_is_heard_though_eve
 }
 
 async fn ends_in_time_though_every_place_is_taken() -> bool {
-    let stage = Stage::set().await.var("MAX_CONNECTIONS", 8);
+    let stage = RelayerFixture::set().await.var("MAX_CONNECTIONS", 8);
     let (mut daemon, client) = stage.daemon().await;
     let posted = stage.leave_pending(&client, &stage.registration("alice")).await;
     // The last ones wait in the kernel's queue.

@@ -9,7 +9,7 @@ const POINTS: &str = "after_accept after_reserve after_simulate after_nonce afte
 
 #[tokio::test]
 async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     for point in POINTS.split(' ') {
         // The daemon dies when the point is passed for the second time, and survives the first relay.
         let (daemon, client) = start(&stage.options.clone().var("CRASH_AT", format!("{point}:2"))).await;
@@ -45,7 +45,7 @@ async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
 
 #[tokio::test]
 async fn a_replacement_that_was_journalled_but_not_sent_is_sent_after_the_restart() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (mut daemon, client) = start(&stage.options.clone().var("CRASH_AT", "before_replacement_send")).await;
     let request = stage.registration("alice");
     let posted = stage.leave_pending(&client, &request).await;

@@ -136,7 +136,7 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_go_by_the_journal_where_the_path_of_the_data_directory_is_too_long_for_a_socket() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let data = stage.options.data_dir().join("d".repeat(70));
     fs::create_dir(&data).unwrap();
     let stage = stage.var("RELAYER_DATA_DIR", data.display());
@@ -151,7 +151,7 @@ async fn orders_go_by_the_journal_where_the_path_of_the_data_directory_is_too_lo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_that_is_in_force_succeeds_though_nothing_reads_the_answer() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (_daemon, client) = stage.daemon().await;
     stage.register(&client, "alice").await;
     for order in ["pause", "resume", "log", "export"] {
@@ -174,7 +174,7 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     daemons.remove(1).kill();
     ctl.twice("pause", "intake is paused").await;
     until_refusing(&clients[0], "INTAKE_PAUSED").await;
-    daemons.push(Daemon::start(&fleet.options[1]).await.unwrap());
+    daemons.push(RelayerDaemon::start(&fleet.options[1]).await.unwrap());
     for client in &clients {
         client.relay(&fleet.stage.registration("late")).await.refused(503, "INTAKE_PAUSED", PAUSED);
     }
@@ -277,7 +277,7 @@ async fn relays_of_a_stolen_key_are_executed_by_another_within_a_minute_also_whi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_moves_to_postgres_with_its_budget_and_what_it_has_in_flight() {
-    let (stage, postgres) = (Stage::set().await, Postgres::start(&[]));
+    let (stage, postgres) = (RelayerFixture::set().await, Postgres::start(&[]));
     let url = postgres.schema();
     let (daemon, client) = stage.daemon().await;
     stage.register(&client, "before").await;

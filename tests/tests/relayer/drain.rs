@@ -12,7 +12,7 @@ async fn drained(mut process: Process) -> Process {
 
 #[tokio::test]
 async fn a_running_daemon_is_asked_finishes_what_it_has_and_ends() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     drained(stage.options.drain().unwrap()).await;
     let (mut daemon, client) = stage.daemon().await;
     let request = stage.registration("alice");
@@ -41,7 +41,7 @@ async fn a_running_daemon_is_asked_finishes_what_it_has_and_ends() {
 
 #[tokio::test]
 async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is_stopped() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (daemon, client) = start(&stage.options.clone().var("CRASH_AT", "after_accept:2")).await;
     let sent = stage.leave_pending(&client, &stage.registration("alice")).await;
     let unsigned = stage.registration("bob");
@@ -70,7 +70,7 @@ async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is
 
 #[tokio::test]
 async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (daemon, client) = stage.daemon().await;
     let request = stage.registration("alice");
     let posted = stage.leave_pending(&client, &request).await;
@@ -95,7 +95,7 @@ async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
 
 #[tokio::test]
 async fn a_drain_says_that_it_waits_for_an_account_to_be_uncordoned() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (mut daemon, client) = stage.daemon().await;
     let (sent, behind) = (stage.registration("alice"), stage.desk.request(&agent("alice"), 1, &attest(1)));
     let _posted = stage.leave_pending(&client, &sent).await;
@@ -119,7 +119,7 @@ async fn a_drain_says_that_it_waits_for_an_account_to_be_uncordoned() {
 #[tokio::test]
 async fn alone_on_a_shared_database_the_drain_finishes_what_a_killed_daemon_has_left() {
     let postgres = Postgres::start(&[]);
-    let stage = Stage::set().await.var("STORE_URL", postgres.schema()).var("LOG_LEVEL", "info");
+    let stage = RelayerFixture::set().await.var("STORE_URL", postgres.schema()).var("LOG_LEVEL", "info");
     let (daemon, client) = stage.daemon().await;
     let sent = stage.leave_pending(&client, &stage.registration("alice")).await;
     daemon.kill();
@@ -136,7 +136,7 @@ async fn alone_on_a_shared_database_the_drain_finishes_what_a_killed_daemon_has_
 
 #[tokio::test]
 async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_its_requests() {
-    let mut stage = Stage::set().await;
+    let mut stage = RelayerFixture::set().await;
     let (old, new) = (
         stage.options.clone(),
         stage.options.clone().var("RELAYER_KEY", hex::encode_prefixed(dev_key(8).to_bytes())),
@@ -146,12 +146,12 @@ async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_it
     stage.register(&client, "alice").await;
     let second = stage.desk.request(&alice, 1, &attest(1));
     let posted = stage.leave_pending(&client, &second).await;
-    let refusal = Daemon::refuse(&new).await.unwrap();
+    let refusal = RelayerDaemon::refuse(&new).await.unwrap();
     assert!(refusal.contains("runs with this key or this journal"), "{refusal}");
     daemon.kill();
     assert!(posted.await.unwrap().is_err());
     let words = format!("{} has transactions in flight: run drain with that key first", stage.accounts[0]);
-    let refusal = Daemon::refuse(&new).await.unwrap();
+    let refusal = RelayerDaemon::refuse(&new).await.unwrap();
     let (is_good, printed) = new.check().await.unwrap();
     assert!(!is_good && [refusal, printed].iter().all(|text| text.contains(&words)));
 

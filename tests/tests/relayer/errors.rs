@@ -7,7 +7,9 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
-    let stage = Stage::set().await.var("RELAYED_FUNCTIONS", "registerAgent,attestCompliance,reactivateAgent");
+    let stage = RelayerFixture::set()
+        .await
+        .var("RELAYED_FUNCTIONS", "registerAgent,attestCompliance,reactivateAgent");
     let stage = stage.var("MAX_QUEUE", 1).var("MAX_FEE_PER_GAS_GWEI", 2);
     let (_daemon, client) = stage.daemon().await;
     let alice = agent("alice");
@@ -62,7 +64,7 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
 
 #[tokio::test]
 async fn a_large_body_is_refused_while_it_arrives_and_a_slow_one_is_cut_off() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (daemon, client) = stage.daemon().await;
     let message = "Request body is larger than 64 KiB";
     // A body exactly at the limit is read, and found not to be JSON.

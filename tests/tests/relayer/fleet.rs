@@ -5,7 +5,7 @@
 
 use std::slice::from_ref;
 
-use e2e::postgres::{Passed, Postgres};
+use e2e::postgres::{Postgres, StatementCounts};
 
 use crate::prelude::*;
 
@@ -16,18 +16,23 @@ const PATIENCE_UNDER_FAULTS: Duration = Duration::from_secs(300);
 
 /// A chain, a database, and the options of daemons on both, each with a data directory of its own.
 pub(crate) struct Fleet {
-    pub(crate) stage: Stage,
+    pub(crate) stage: RelayerFixture,
     pub(crate) postgres: Postgres,
     pub(crate) options: Vec<DaemonOptions>,
 }
 
 impl Fleet {
     pub(crate) async fn set(daemons: usize, accounts: usize) -> Self {
-        Self::on(Stage::set().await, daemons, accounts, Duration::ZERO).0
+        Self::on(RelayerFixture::set().await, daemons, accounts, Duration::ZERO).0
     }
 
     /// Sets up daemons on this chain, this far from the database; also returns counts of their statements.
-    pub(crate) fn on(stage: Stage, daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
+    pub(crate) fn on(
+        stage: RelayerFixture,
+        daemons: usize,
+        accounts: usize,
+        delay: Duration,
+    ) -> (Self, Arc<StatementCounts>) {
         let postgres = Postgres::start(&[]);
         let (mut url, mut passed) = (postgres.schema(), Arc::default());
         if !delay.is_zero() {
@@ -42,12 +47,12 @@ impl Fleet {
         (Self { stage, postgres, options }, passed)
     }
 
-    pub(crate) async fn start(&self) -> (Vec<Daemon>, Vec<RelayClient>) {
+    pub(crate) async fn start(&self) -> (Vec<RelayerDaemon>, Vec<RelayClient>) {
         let mut daemons = Vec::new();
         for options in &self.options {
-            daemons.push(Daemon::start(options).await.unwrap());
+            daemons.push(RelayerDaemon::start(options).await.unwrap());
         }
-        let clients: Vec<RelayClient> = daemons.iter().map(Daemon::client).collect();
+        let clients: Vec<RelayClient> = daemons.iter().map(RelayerDaemon::client).collect();
         // Each daemon gets accounts, as far as there are enough.
         let holders = self.stage.accounts.len().min(daemons.len());
         wait_until("shared out", PATIENCE, async || {
@@ -75,7 +80,7 @@ async fn held_by(client: &RelayClient) -> usize {
 
 /// Retries a request, at one daemon after the other, of which some may be gone, until one reports that it was
 /// executed.
-async fn insist(clients: &[RelayClient], request: &Signed) {
+async fn insist(clients: &[RelayClient], request: &RelayRequest) {
     let deadline = Instant::now() + PATIENCE_UNDER_FAULTS;
     let mut last = String::new();
     for client in clients.iter().cycle() {
@@ -93,7 +98,11 @@ async fn insist(clients: &[RelayClient], request: &Signed) {
 
 /// Posts this many requests a second, to the daemons in turns, until all are executed; returns the median and
 /// the 95th percentile of their times.
-pub(crate) async fn paced(clients: &[RelayClient], requests: &[Signed], per_second: u64) -> [Duration; 2] {
+pub(crate) async fn paced(
+    clients: &[RelayClient],
+    requests: &[RelayRequest],
+    per_second: u64,
+) -> [Duration; 2] {
     let began = Instant::now();
     let mut took = join_all(requests.iter().enumerate().map(async |(turn, request)| {
         let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
@@ -126,7 +135,7 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let pace = Duration::from_secs(1) / number("FLEET_PER_SECOND", 6) as u32;
     let fleet = Fleet::set(3, 6).await;
     let (daemons, clients) = fleet.start().await;
-    let mut daemons: Vec<Option<Daemon>> = daemons.into_iter().map(Some).collect();
+    let mut daemons: Vec<Option<RelayerDaemon>> = daemons.into_iter().map(Some).collect();
     let requests = Arc::new(fleet.stage.registrations("fleet", relays));
     fleet.stage.expect(requests.iter());
     let [next, went_wrong] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
@@ -169,7 +178,7 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
             daemons[index].take().unwrap().kill();
             // Others go on meanwhile.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            daemons[index] = Some(Daemon::start(&fleet.options[index]).await.unwrap());
+            daemons[index] = Some(RelayerDaemon::start(&fleet.options[index]).await.unwrap());
         } else {
             let process = daemons[index].as_mut().unwrap().process();
             process.signal(Signal::STOP).unwrap();
@@ -196,7 +205,7 @@ async fn a_stream_of_a_fleet_that_is_far_from_its_database_is_executed_and_no_le
     let delays = std::env::var("FLEET_DELAYS_US").unwrap_or("1000".to_owned());
     for delay in delays.split(',').map(|us| Duration::from_micros(us.parse().unwrap())) {
         let block_time = (pace > 0).then(|| Duration::from_millis(pace));
-        let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
+        let stage = RelayerFixture::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
         let (fleet, passed) = Fleet::on(stage, 3, 6, delay);
         let (_daemons, clients) = fleet.start().await;
         let requests = fleet.stage.registrations("far", relays + clients.len());

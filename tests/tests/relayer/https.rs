@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {
-    let mut stage = Stage::set().await;
+    let mut stage = RelayerFixture::set().await;
     let (authority, other) = (Authority::new().unwrap(), Authority::new().unwrap());
     stage.options = stage.options.var("SSL_CERT_FILE", authority.bundle().display());
     let upstream = stage.proxy.url();
@@ -32,12 +32,12 @@ async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {
         (format!("http://127.0.0.1:{}", free_port().unwrap()), None, "connection refused"),
         (unknown, None, "host name not resolved"),
         (upstream.replace("http://", "https://"), None, "TLS handshake failed"),
-        (upstream.to_owned(), Some(Fault::Refuse), "connection closed early"),
-        (upstream.to_owned(), Some(Fault::Hang), "RPC timeout"),
+        (upstream.to_owned(), Some(NodeFault::Refuse), "connection closed early"),
+        (upstream.to_owned(), Some(NodeFault::Hang), "RPC timeout"),
     ] {
-        let timeout = if matches!(fault, Some(Fault::Hang)) { 1 } else { 30 };
+        let timeout = if matches!(fault, Some(NodeFault::Hang)) { 1 } else { 30 };
         if let Some(fault) = fault {
-            stage.proxy.inject(Rule::any(fault));
+            stage.proxy.inject(FaultRule::any(fault));
         } else {
             assert_eq!(stage.asked(), asked, "something was sent before {expected}");
         }

@@ -1,6 +1,6 @@
 //! Keys outside the daemon: in moto's AWS KMS, and in remote signers written in Python.
 
-use e2e::keyholders::{Kms, RemoteSigner};
+use e2e::keyholders::{Kms, RemoteSignerProcess};
 
 use crate::prelude::*;
 
@@ -8,21 +8,21 @@ const PATH: &str = "s3cr3tsigner";
 /// Time-out in seconds, enough for a working signer on a busy machine.
 const SIGNER_TIMEOUT: u64 = 6;
 
-struct Signers {
-    stage: Stage,
+struct SignerFixture {
+    stage: RelayerFixture,
     kms: Kms,
-    remote: [RemoteSigner; 2],
+    remote: [RemoteSignerProcess; 2],
 }
 
-impl Signers {
+impl SignerFixture {
     async fn set() -> Self {
-        let mut stage = Stage::set().await;
+        let mut stage = RelayerFixture::set().await;
         let kms = Kms::start().await.unwrap();
         let rich = U256::from(10).pow(U256::from(20));
         stage.chain.node.set_balance(kms.address, rich).await.unwrap();
         let keys = [dev_key(1), dev_key(2)];
         let [first, second] = keys.each_ref().map(|key| key.address());
-        let start = async |key| RemoteSigner::start(key, &dev_key(8)).await.unwrap();
+        let start = async |key| RemoteSignerProcess::start(key, &dev_key(8)).await.unwrap();
         let remote = [start(&keys[0]).await, start(&keys[1]).await];
         stage.accounts = vec![kms.address, first, second];
         stage.options = stage.options.without("RELAYER_KEY").var("RELAYER_KEY_KMS_ADDRESS", kms.address);
@@ -68,7 +68,7 @@ fn reasons(log: &str, account: Address) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_signer_that_fails_stops_its_account_alone_and_the_others_carry_its_relays() {
-    let mut signers = Signers::set().await;
+    let mut signers = SignerFixture::set().await;
     let first = signers.stage.accounts[1];
     let (daemon, client) = signers.stage.daemon().await;
     signers.carried_by(&client, "all", &[0, 1, 2]).await;
@@ -116,7 +116,7 @@ async fn a_signer_that_fails_stops_its_account_alone_and_the_others_carry_its_re
 
 #[tokio::test]
 async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_start_is_named() {
-    let mut signers = Signers::set().await;
+    let mut signers = SignerFixture::set().await;
     let stage = &signers.stage;
     let (first, second) = (stage.accounts[1], stage.accounts[2]);
     let alone = stage.options.clone().without("RELAYER_KEY_KMS").without("RELAYER_KEY_KMS_ADDRESS");
@@ -135,9 +135,9 @@ async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_st
     assert!(is_good && warning.len() == 1 && warning[0].contains(&first.to_string()), "{printed}");
     signers.remote[0].mode("good").await.unwrap();
     let both = stage.options.clone().var("RELAYER_KEY", format!("0x{}", "11".repeat(32)));
-    assert!(Daemon::refuse(&both).await.unwrap().contains("more than one key"));
+    assert!(RelayerDaemon::refuse(&both).await.unwrap().contains("more than one key"));
     let twice = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", second);
-    assert!(Daemon::refuse(&twice).await.unwrap().contains("has two signers"));
+    assert!(RelayerDaemon::refuse(&twice).await.unwrap().contains("has two signers"));
     // As the only key, the key in KMS determines the account.
     let only = stage.options.clone().without("RELAYER_KEY_KMS_ADDRESS").without("RELAYER_KEY_REMOTE");
     let (is_good, printed) = only.without("RELAYER_KEY_REMOTE_ADDRESS").check().await.unwrap();
@@ -152,14 +152,14 @@ async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_st
     for signer in &signers.remote {
         signer.mode("refuse").await.unwrap();
     }
-    let printed = Daemon::refuse(&signers.stage.options).await.unwrap();
+    let printed = RelayerDaemon::refuse(&signers.stage.options).await.unwrap();
     assert_eq!(printed.lines().filter(|line| line.starts_with("✗ signer")).count(), 3, "{printed}");
     assert!(!printed.contains(PATH), "{printed}");
 }
 
 #[tokio::test]
 async fn a_relay_that_every_signer_refuses_ends_though_they_sign_other_transactions() {
-    let mut signers = Signers::set().await;
+    let mut signers = SignerFixture::set().await;
     signers.kms.pause(true).unwrap();
     let both = signers.stage.options.clone().without("RELAYER_KEY_KMS").without("RELAYER_KEY_KMS_ADDRESS");
     signers.stage.accounts.remove(0);

@@ -5,7 +5,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn each_limit_is_kept_and_says_how_long_to_wait() {
-    let mut stage = Stage::set().await.var("TRUSTED_PROXIES", "127.0.0.2");
+    let mut stage = RelayerFixture::set().await.var("TRUSTED_PROXIES", "127.0.0.2");
     stage.options = stage.options.without("RATE_LIMIT_PER_IP").without("RATE_LIMIT_PER_SIGNER");
     stage.options = stage.options.var("RATE_LIMIT_READS", 5);
     let (_daemon, client) = stage.daemon().await;

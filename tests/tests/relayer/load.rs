@@ -21,21 +21,21 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
 
 /// Time of an answer since the stream's start, and the request's duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Answered {
+struct RelayTiming {
     at: Duration,
     took: Duration,
 }
 
 /// Has this many clients post these requests in turn, all of which are executed; returns the times of the
 /// answers, in their order.
-async fn stream(client: &RelayClient, requests: &[Signed], clients: usize) -> Vec<Answered> {
+async fn stream(client: &RelayClient, requests: &[RelayRequest], clients: usize) -> Vec<RelayTiming> {
     let (next, started) = (AtomicUsize::new(0), Instant::now());
     let streams = join_all((0..clients).map(async |_| {
         let mut done = Vec::new();
         while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
             let posted = Instant::now();
             client.relay(request).await.ok();
-            done.push(Answered { at: started.elapsed(), took: posted.elapsed() });
+            done.push(RelayTiming { at: started.elapsed(), took: posted.elapsed() });
         }
         done
     }));
@@ -46,7 +46,7 @@ async fn stream(client: &RelayClient, requests: &[Signed], clients: usize) -> Ve
 
 /// Waits until nothing is in flight; returns the daemon's resident memory without program text and mapped
 /// files, KiB.
-async fn resident(daemon: &mut Daemon, client: &RelayClient) -> u64 {
+async fn resident(daemon: &mut RelayerDaemon, client: &RelayClient) -> u64 {
     wait_until("settled", PATIENCE, async || client.metric("relayer_queue_depth").await == 0.0).await;
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.process().id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -58,7 +58,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     let (relays, clients) = (number("LOAD_RELAYS", 192), number("LOAD_CLIENTS", 96) as usize);
     let (pace, latency) = (number("LOAD_BLOCK_MS", 0), Duration::from_millis(number("LOAD_LATENCY_MS", 50)));
     let block_time = (pace > 0).then(|| Duration::from_millis(pace));
-    let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
+    let stage = RelayerFixture::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
     // Room for a full pool: the node counts gas limits.
     stage.chain.node.command("evm_setBlockGasLimit", json!(["0x20000000"])).await.unwrap();
     let keys = number("LOAD_KEYS", 1) as usize;
@@ -67,19 +67,20 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("RELAY_WAIT_SECONDS", 110);
     let urls = format!("{},{}", stage.proxy.url(), stage.chain.node.url());
     let stage = if number("LOAD_FAULTS", 1) > 0 {
-        stage.proxy.inject(Rule::any(Fault::LoseAnswer).every(20));
+        stage.proxy.inject(FaultRule::any(NodeFault::LoseAnswer).every(20));
         stage.var("RPC_URL", urls)
     } else {
         stage
     };
-    stage.proxy.inject(Rule::any(Fault::Delay(latency)));
+    stage.proxy.inject(FaultRule::any(NodeFault::Delay(latency)));
     let (mut daemon, client) = stage.daemon().await;
     // Few agents attest again and again: with one more agent in each block, the node would set the pace.
     // Mostly, a signer's next request comes after the end of its last one.
     let signers: Vec<_> =
         (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();
-    let registrations: Vec<Signed> = signers.iter().map(|key| stage.desk.registration(key, 0)).collect();
+    let registrations: Vec<RelayRequest> =
+        signers.iter().map(|key| stage.desk.registration(key, 0)).collect();
     stage.expect(&registrations);
     stream(&client, &registrations, clients).await;
     let first = resident(&mut daemon, &client).await;
@@ -93,7 +94,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
         let (round, agent) = (index / agents.len() as u64, &agents[index as usize % agents.len()]);
         stage.desk.request(&agent.1, 1 + round, &attest(agent.0))
     };
-    let attestations: Vec<Signed> = (0..relays - agents.len() as u64).map(attestation).collect();
+    let attestations: Vec<RelayRequest> = (0..relays - agents.len() as u64).map(attestation).collect();
     stage.expect(&attestations);
     let done = stream(&client, &attestations, clients).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {

@@ -28,7 +28,7 @@ mod webhooks;
 mod prelude {
     pub(crate) use crate::load::number;
     pub(crate) use crate::stage::{
-        MISMATCH, PATIENCE, Stage, agent, answer, post, relayer, start, state, until_executed,
+        MISMATCH, PATIENCE, RelayerFixture, agent, answer, post, relayer, start, state, until_executed,
         until_ready_is, until_refusing,
     };
     pub(crate) use alloy::hex;
@@ -36,11 +36,11 @@ mod prelude {
     pub(crate) use alloy::signers::local::PrivateKeySigner;
     pub(crate) use e2e::anvil::{AnvilOptions, dev_key, wall_clock};
     pub(crate) use e2e::chain::Chain;
-    pub(crate) use e2e::daemon::{Daemon, DaemonOptions};
-    pub(crate) use e2e::fault::{Fault, Rule};
-    pub(crate) use e2e::hooks::{Receiver, Reply};
+    pub(crate) use e2e::daemon::{DaemonOptions, RelayerDaemon};
+    pub(crate) use e2e::fault::{FaultRule, NodeFault};
+    pub(crate) use e2e::hooks::{HookReply, Receiver};
     pub(crate) use e2e::process::{eventually, free_port, wait_until};
-    pub(crate) use e2e::relay::{RelayClient, Signed, attest, register};
+    pub(crate) use e2e::relay::{RelayClient, RelayRequest, attest, register};
     pub(crate) use futures_util::future::join_all;
     pub(crate) use registry_core::eth::abi::IAgentRegistry;
     pub(crate) use rustix::process::Signal;

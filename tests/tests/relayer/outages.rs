@@ -4,13 +4,13 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn on_a_full_disk_nothing_is_sent_and_who_hears_of_an_acceptance_finds_it() {
-    let stage = Stage::set().await.var("RELAY_WAIT_SECONDS", 1);
+    let stage = RelayerFixture::set().await.var("RELAY_WAIT_SECONDS", 1);
     let (mut daemon, client) = stage.daemon().await;
     let message = "Relayer storage failed. Nothing was sent.";
     // One relay waits in the pool, one is accepted and not sent yet.
     let posted = stage.leave_pending(&client, &stage.registration("in flight")).await;
     assert_eq!(answer(posted).await.status, 202);
-    stage.proxy.inject(Rule::on("eth_feeHistory", Fault::error(-32005, "request rate limited")));
+    stage.proxy.inject(FaultRule::on("eth_feeHistory", NodeFault::error(-32005, "request rate limited")));
     let [accepted, refused] = ["accepted", "refused"].map(|name| stage.registration(name));
     assert_eq!(client.relay(&accepted).await.status, 202);
     daemon.process().limit_files(Some(0)).unwrap();

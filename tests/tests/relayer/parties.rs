@@ -14,7 +14,8 @@ const SOON: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread")]
 async fn badly_signed_requests_from_ever_new_networks_hold_up_no_relay_and_cost_no_lease() {
     let (seconds, per_second) = (number("FLOOD_SECONDS", 5), number("FLOOD_PER_SECOND", 40));
-    let stage = Stage::set().await.var("TRUSTED_PROXIES", "127.0.0.1").var("RATE_LIMIT_PER_IP", 1_000);
+    let stage =
+        RelayerFixture::set().await.var("TRUSTED_PROXIES", "127.0.0.1").var("RATE_LIMIT_PER_IP", 1_000);
     let (fleet, _) = Fleet::on(stage, 3, 6, Duration::from_millis(1));
     let (_daemons, clients) = fleet.start().await;
     let victim = fleet.stage.registration("victim").signed.request;
@@ -50,7 +51,7 @@ async fn badly_signed_requests_from_ever_new_networks_hold_up_no_relay_and_cost_
 async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_relays() {
     let (events, relays) = (number("EVENTS", 5_000), number("EVENTS_RELAYS", 20) as usize);
     let [dead, other] = [Receiver::start().await.unwrap(), Receiver::start().await.unwrap()];
-    dead.answer_by(|_| Reply::status(503));
+    dead.answer_by(|_| HookReply::status(503));
     let (stage, keys) = with_receivers(&[&dead, &other]).await;
     let (fleet, _) = Fleet::on(stage, 3, 3, Duration::ZERO);
     let (_daemons, clients) = fleet.start().await;

@@ -12,8 +12,8 @@ pub(crate) fn write(options: &DaemonOptions, text: &str) {
 }
 
 /// Sets up a stage with a policy file and a private file with the secret; also returns the latter's path.
-pub(crate) async fn with_policy() -> (Stage, String) {
-    let stage = Stage::set().await;
+pub(crate) async fn with_policy() -> (RelayerFixture, String) {
+    let stage = RelayerFixture::set().await;
     let [policy, secret] =
         ["policy.toml", "secret"].map(|name| stage.options.data_dir().join(name).display().to_string());
     write_private(secret.as_ref(), SECRET);
@@ -21,7 +21,12 @@ pub(crate) async fn with_policy() -> (Stage, String) {
 }
 
 /// Makes a new API key; returns it with its section of the policy file.
-pub(crate) async fn key(stage: &Stage, name: &str, signers: &[Address], rest: &str) -> (String, String) {
+pub(crate) async fn key(
+    stage: &RelayerFixture,
+    name: &str,
+    signers: &[Address],
+    rest: &str,
+) -> (String, String) {
     let (key, hash) = stage.options.api_key().await.unwrap();
     assert!(key.starts_with("rk_") && hash.starts_with("sha256:"), "{key} {hash}");
     let signers = if signers.is_empty() { json!("any") } else { json!(signers) };
@@ -31,10 +36,12 @@ pub(crate) async fn key(stage: &Stage, name: &str, signers: &[Address], rest: &s
 #[tokio::test]
 async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     let (stage, _) = with_policy().await;
-    let missing = Daemon::refuse(&stage.options).await.unwrap();
+    let missing = RelayerDaemon::refuse(&stage.options).await.unwrap();
     assert!(missing.contains("✗ policy") && missing.contains("cannot be read"), "{missing}");
     write(&stage.options, "deny = [\"0x12\"]");
-    for printed in [Daemon::refuse(&stage.options).await.unwrap(), stage.options.check().await.unwrap().1] {
+    for printed in
+        [RelayerDaemon::refuse(&stage.options).await.unwrap(), stage.options.check().await.unwrap().1]
+    {
         assert!(printed.contains("✗ policy       deny: \"0x12\" is no address"), "{printed}");
     }
     // With a key the limits per address and per signer do not count.
@@ -92,15 +99,15 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     assert!(!log.contains(&acme) && !log.contains(&open), "a key is in the log");
 }
 
-type Rule = fn(&Delivery) -> Reply;
+type DecisionRule = fn(&Delivery) -> HookReply;
 
 /// Signs a decision about the relay of a question.
-fn decided(to: &Delivery, secret: &str, mut decision: Value) -> Reply {
+fn decided(to: &Delivery, secret: &str, mut decision: Value) -> HookReply {
     decision["id"] = to.json()["id"].clone();
-    Reply::signed(secret, to, &decision)
+    HookReply::signed(secret, to, &decision)
 }
 
-fn allow(to: &Delivery) -> Reply {
+fn allow(to: &Delivery) -> HookReply {
     decided(to, SECRET, json!({ "decision": "allow" }))
 }
 
@@ -121,19 +128,19 @@ async fn the_decision_webhook_is_asked_with_a_signed_question_and_without_a_good
     hook.answer_by(|to| decided(to, SECRET, json!({ "decision": "allow", "maxGas": 499_999 })));
     let message = "request.gas is above what is sponsored: 499999";
     client.relay(&first).await.refused(403, "GAS_NOT_SPONSORED", message);
-    let undecided: [(&str, Rule); 6] = [
-        ("within a second", |to| Reply { after: Duration::from_secs(30), ..allow(to) }),
+    let undecided: [(&str, DecisionRule); 6] = [
+        ("within a second", |to| HookReply { after: Duration::from_secs(30), ..allow(to) }),
         ("not signed", |to| decided(to, "another secret", json!({ "decision": "allow" }))),
         ("about another relay", |to| {
-            Reply::signed(SECRET, to, &json!({ "id": B256::repeat_byte(7), "decision": "allow" }))
+            HookReply::signed(SECRET, to, &json!({ "id": B256::repeat_byte(7), "decision": "allow" }))
         }),
-        ("status 500", |to| Reply { status: 500, ..allow(to) }),
+        ("status 500", |to| HookReply { status: 500, ..allow(to) }),
         ("cannot be read", |to| decided(to, SECRET, json!({ "decision": "perhaps" }))),
         // The webhook returns the question itself with its signature.
-        ("cannot be read", |to| Reply {
+        ("cannot be read", |to| HookReply {
             body: to.body.clone(),
             header: Some(("x-relayer-signature", to.header("x-relayer-signature").to_owned())),
-            ..Reply::status(200)
+            ..HookReply::status(200)
         }),
     ];
     let message = "Whether this request is sponsored could not be decided. Please try again shortly.";

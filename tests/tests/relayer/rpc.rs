@@ -8,7 +8,12 @@ use crate::prelude::*;
 type Calls = BTreeMap<String, usize>;
 
 /// Relays requests, and returns the calls of the cheapest one.
-async fn least_calls(stage: &Stage, client: &RelayClient, requests: &[Signed], status: u16) -> Calls {
+async fn least_calls(
+    stage: &RelayerFixture,
+    client: &RelayClient,
+    requests: &[RelayRequest],
+    status: u16,
+) -> Calls {
     let mut costs = Vec::new();
     for request in requests {
         stage.proxy.reset();
@@ -28,7 +33,7 @@ fn calls<const N: usize>(expected: [(&str, usize); N]) -> Calls {
 
 #[tokio::test]
 async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (_daemon, client) = stage.daemon().await;
     until_ready_is(&client, 200).await;
     let eight = [
@@ -41,7 +46,7 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
         ("eth_simulateV1", 1), // the outcome, and its gas
     ];
     for (name, delay) in [("quick", 0), ("slow", 100)] {
-        stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(delay))));
+        stage.proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_millis(delay))));
         let relays = stage.registrations(name, 3);
         stage.expect(&relays);
         assert_eq!(least_calls(&stage, &client, &relays, 200).await, calls(eight), "{name}");

@@ -1,7 +1,7 @@
 //! The key, and the path and query of an RPC URL, appear in no log line, error, metric or answer, at the most
 //! verbose log level in both formats, whatever works or fails.
 
-use e2e::client::Answer;
+use e2e::client::HttpAnswer;
 
 use crate::prelude::*;
 
@@ -20,7 +20,7 @@ fn assert_clean(what: &str, text: &str) {
 }
 
 /// Has a request executed, with retries where a busy machine's node was too late; returns all answers.
-async fn executed(client: &RelayClient, request: &Signed) -> Vec<Answer> {
+async fn executed(client: &RelayClient, request: &RelayRequest) -> Vec<HttpAnswer> {
     let mut answers = Vec::new();
     wait_until("executed", PATIENCE, async || {
         let answer = client.relay(request).await;
@@ -41,7 +41,7 @@ async fn no_log_line_error_metric_or_answer_shows_the_key_or_an_rpc_path() {
 
 /// Searches all visible output for secrets, first while everything works, and then while everything fails.
 async fn goes_wrong_without_a_word_of_them(format: &str) {
-    let stage = Stage::set().await.var("LOG_FORMAT", format).var("LOG_LEVEL", "trace");
+    let stage = RelayerFixture::set().await.var("LOG_FORMAT", format).var("LOG_LEVEL", "trace");
     let host = stage.proxy.url().trim_start_matches("http://");
     let url = format!("http://{USER}:{PASSWORD}@{host}/v2/{PATH}?apikey={QUERY}");
     // Providers quote URLs and keys in their errors, and so do HTTP libraries.
@@ -54,14 +54,14 @@ async fn goes_wrong_without_a_word_of_them(format: &str) {
     let id = shown.last().unwrap().ok()["agentId"].as_u64().unwrap();
     shown.push(client.relay(&request(1, 99)).await);
     for fault in [
-        Fault::error(-32000, &quoting),
-        Fault::page(401, &quoting),
-        Fault::page(429, &quoting),
-        Fault::Garbage(quoting.clone()),
-        Fault::Refuse,
-        Fault::Hang,
+        NodeFault::error(-32000, &quoting),
+        NodeFault::page(401, &quoting),
+        NodeFault::page(429, &quoting),
+        NodeFault::Garbage(quoting.clone()),
+        NodeFault::Refuse,
+        NodeFault::Hang,
     ] {
-        stage.proxy.inject(Rule::any(fault));
+        stage.proxy.inject(FaultRule::any(fault));
         let answer = client.relay(&request(1, id)).await;
         assert_eq!(answer.status, 500, "{}", answer.text);
         shown.push(answer);
@@ -70,7 +70,7 @@ async fn goes_wrong_without_a_word_of_them(format: &str) {
         }
         stage.proxy.heal();
     }
-    stage.proxy.inject(Rule::on("eth_sendRawTransaction", Fault::error(-32000, &quoting)).once());
+    stage.proxy.inject(FaultRule::on("eth_sendRawTransaction", NodeFault::error(-32000, &quoting)).once());
     shown.extend(executed(&client, &request(1, id)).await);
     for path in ["/status", "/domain", "/metrics", "/readyz", "/livez", "/nonce/x", "/relay/x", "/x"] {
         shown.push(client.get(path).await);

@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn a_request_signed_by_ethers_or_eth_account_goes_through() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (daemon, _client) = stage.daemon().await;
     let clients = [ForeignClient::ethers().unwrap(), ForeignClient::eth_account().await.unwrap()];
     for (id, foreign) in (1..).zip(clients) {

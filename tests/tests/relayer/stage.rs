@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use alloy::consensus::TxEnvelope;
 use alloy::eips::eip2718::Decodable2718 as _;
-use e2e::client::Answer;
+use e2e::client::HttpAnswer;
 pub(crate) use e2e::process::PATIENCE;
 use e2e::proxy::{Post, Proxy};
-use e2e::relay::Desk;
+use e2e::relay::RequestFactory;
 use e2e::seed::wallet;
 use tokio::task::JoinHandle;
 
@@ -16,20 +16,20 @@ use crate::prelude::*;
 /// Message for a request with a wrong signature, a used nonce or a deadline in the past.
 pub(crate) const MISMATCH: &str = "Invalid signature or nonce mismatch";
 
-pub(crate) type Posted = JoinHandle<reqwest::Result<Answer>>;
+pub(crate) type PendingAnswer = JoinHandle<reqwest::Result<HttpAnswer>>;
 
 /// A chain, a proxy before its node, and the settings of a daemon that knows the node by the proxy alone.
-pub(crate) struct Stage {
+pub(crate) struct RelayerFixture {
     pub(crate) chain: Chain,
     pub(crate) proxy: Proxy,
-    pub(crate) desk: Desk,
+    pub(crate) desk: RequestFactory,
     pub(crate) options: DaemonOptions,
     pub(crate) accounts: Vec<Address>,
     /// Requests that the chain has to have executed in the end.
-    expected: RefCell<Vec<Signed>>,
+    expected: RefCell<Vec<RelayRequest>>,
 }
 
-impl Stage {
+impl RelayerFixture {
     pub(crate) async fn set() -> Self {
         Self::on(AnvilOptions::default()).await
     }
@@ -39,7 +39,14 @@ impl Stage {
         let proxy = Proxy::start(chain.node.url()).await.unwrap();
         let options = DaemonOptions::new(proxy.url(), chain.contracts, &relayer());
         let accounts = vec![relayer().address()];
-        Self { desk: Desk::of(&chain), chain, proxy, options, accounts, expected: RefCell::default() }
+        Self {
+            desk: RequestFactory::of(&chain),
+            chain,
+            proxy,
+            options,
+            accounts,
+            expected: RefCell::default(),
+        }
     }
 
     pub(crate) fn var(self, name: &'static str, value: impl std::fmt::Display) -> Self {
@@ -52,20 +59,20 @@ impl Stage {
         Self { options: self.options.keys(&keys), accounts, ..self }
     }
 
-    pub(crate) async fn daemon(&self) -> (Daemon, RelayClient) {
+    pub(crate) async fn daemon(&self) -> (RelayerDaemon, RelayClient) {
         start(&self.options).await
     }
 
-    pub(crate) fn registration(&self, name: &str) -> Signed {
+    pub(crate) fn registration(&self, name: &str) -> RelayRequest {
         self.desk.registration(&agent(name), 0)
     }
 
-    pub(crate) fn registrations(&self, name: &str, count: usize) -> Vec<Signed> {
+    pub(crate) fn registrations(&self, name: &str, count: usize) -> Vec<RelayRequest> {
         (0..count).map(|index| self.registration(&format!("{name} {index}"))).collect()
     }
 
     /// Has a request executed, and returns the answer.
-    pub(crate) async fn relay(&self, client: &RelayClient, request: &Signed) -> Value {
+    pub(crate) async fn relay(&self, client: &RelayClient, request: &RelayRequest) -> Value {
         let answer = client.relay(request).await.ok();
         self.expect([request]);
         answer
@@ -75,17 +82,21 @@ impl Stage {
         self.relay(client, &self.registration(name)).await
     }
 
-    pub(crate) fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a Signed>) {
+    pub(crate) fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a RelayRequest>) {
         self.expected.borrow_mut().extend(requests.into_iter().cloned());
     }
 
-    pub(crate) async fn leave_pending(&self, client: &RelayClient, request: &Signed) -> Posted {
+    pub(crate) async fn leave_pending(&self, client: &RelayClient, request: &RelayRequest) -> PendingAnswer {
         self.leave_all_pending(client, std::slice::from_ref(request)).await.remove(0)
     }
 
     /// Posts requests that have to be executed in the end, while the chain makes no blocks; returns once the
     /// node has their transactions.
-    pub(crate) async fn leave_all_pending(&self, client: &RelayClient, requests: &[Signed]) -> Vec<Posted> {
+    pub(crate) async fn leave_all_pending(
+        &self,
+        client: &RelayClient,
+        requests: &[RelayRequest],
+    ) -> Vec<PendingAnswer> {
         self.chain.node.set_automine(false).await.unwrap();
         let before = self.waiting().await;
         let posted = requests.iter().map(|request| post(client, request)).collect();
@@ -173,7 +184,7 @@ impl Stage {
         })
         .await;
         let expected = self.expected.borrow().clone();
-        let terms = |request: &Signed| {
+        let terms = |request: &RelayRequest| {
             let request = &request.signed.request;
             (request.from, request.nonce.to::<u64>(), true)
         };
@@ -191,8 +202,8 @@ impl Stage {
     }
 }
 
-pub(crate) async fn start(options: &DaemonOptions) -> (Daemon, RelayClient) {
-    let daemon = Daemon::start(options).await.unwrap();
+pub(crate) async fn start(options: &DaemonOptions) -> (RelayerDaemon, RelayClient) {
+    let daemon = RelayerDaemon::start(options).await.unwrap();
     let client = daemon.client();
     (daemon, client)
 }
@@ -207,20 +218,20 @@ pub(crate) fn agent(name: &str) -> PrivateKeySigner {
     wallet(&format!("relayed {name}"))
 }
 
-pub(crate) fn post(client: &RelayClient, request: &Signed) -> Posted {
+pub(crate) fn post(client: &RelayClient, request: &RelayRequest) -> PendingAnswer {
     let (client, request) = (client.clone(), request.clone());
     tokio::spawn(async move { client.try_relay(&request).await })
 }
 
-pub(crate) async fn answer(posted: Posted) -> Answer {
+pub(crate) async fn answer(posted: PendingAnswer) -> HttpAnswer {
     posted.await.unwrap().unwrap()
 }
 
-pub(crate) async fn state(client: &RelayClient, request: &Signed) -> Value {
+pub(crate) async fn state(client: &RelayClient, request: &RelayRequest) -> Value {
     client.state(request).await.ok()["state"].clone()
 }
 
-pub(crate) async fn until_executed(client: &RelayClient, requests: &[Signed]) {
+pub(crate) async fn until_executed(client: &RelayClient, requests: &[RelayRequest]) {
     for request in requests {
         let is_executed = async || client.state(request).await.json()["state"] == "executed";
         wait_until("executed", PATIENCE, is_executed).await;
@@ -234,7 +245,7 @@ pub(crate) async fn until_refusing(client: &RelayClient, code: &str) {
 }
 
 /// Waits until `/readyz` has this status, and returns its answer.
-pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> Answer {
+pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> HttpAnswer {
     let answer = async || Some(client.get("/readyz").await).filter(|answer| answer.status == status);
     eventually("of that readiness", PATIENCE, answer).await.unwrap()
 }

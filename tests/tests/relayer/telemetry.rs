@@ -7,11 +7,11 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
-    let stage = Stage::set().await;
+    let stage = RelayerFixture::set().await;
     let (_daemon, client) = stage.daemon().await;
     stage.register(&client, "alice").await;
     // A call without an answer, so that every result has a sample.
-    stage.proxy.inject(Rule::any(Fault::Refuse).once());
+    stage.proxy.inject(FaultRule::any(NodeFault::Refuse).once());
     client.get("/status").await;
     let metrics = client.get("/metrics").await.text;
     let expressions = expressions("relayer-daemon").unwrap();
@@ -37,7 +37,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
 async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_up_no_relay() {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     let collector = Receiver::start().await.unwrap();
-    let stage = Stage::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    let stage = RelayerFixture::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
     let stage = stage.var("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer t0ken");
     let stage = stage.var("OTEL_SERVICE_NAME", "relayer-under-test").var("OTEL_METRIC_EXPORT_INTERVAL", 500);
     let (mut daemon, client) = stage.daemon().await;
@@ -72,7 +72,7 @@ async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_
         assert!(post.body.contains("relayer-under-test"), "{}", post.body);
         assert!(!post.body.contains(&data[2..]), "calldata is in a span");
     }
-    collector.answer_by(|_| Reply::status(503));
+    collector.answer_by(|_| HookReply::status(503));
     daemon.logged(&["collector takes nothing", "status 503"]).await.unwrap();
     stage.register(&client, "bob").await;
     stage.audit(&client).await;
@@ -84,8 +84,8 @@ async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_
 #[tokio::test]
 async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     let collector = Receiver::start().await.unwrap();
-    collector.answer_by(|_| Reply { after: PATIENCE, ..Reply::status(200) });
-    let stage = Stage::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    collector.answer_by(|_| HookReply { after: PATIENCE, ..HookReply::status(200) });
+    let stage = RelayerFixture::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
     let (mut daemon, _) = stage.var("OTEL_METRIC_EXPORT_INTERVAL", 500).daemon().await;
     collector.take();
     wait_until("asked again", PATIENCE, async || !collector.take().is_empty()).await;

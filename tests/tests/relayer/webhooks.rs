@@ -9,7 +9,7 @@ use crate::policy::{SECRET, key, with_policy, write};
 use crate::prelude::*;
 
 /// Sets up a stage with a key for each receiver of the key's outcomes; also returns the keys.
-pub(crate) async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
+pub(crate) async fn with_receivers(receivers: &[&Receiver]) -> (RelayerFixture, Vec<String>) {
     let (stage, secret) = with_policy().await;
     let (mut keys, mut policy) = (Vec::new(), String::new());
     for (index, receiver) in receivers.iter().enumerate() {
@@ -34,7 +34,7 @@ async fn until_posted(hook: &Receiver, expected: &[&str]) {
 #[tokio::test]
 async fn each_change_of_state_is_posted_in_order_and_signed_until_it_is_final() {
     let [hook, slow] = [Receiver::start().await.unwrap(), Receiver::start().await.unwrap()];
-    slow.answer_by(|_| Reply { after: PATIENCE * 2, ..Reply::status(200) });
+    slow.answer_by(|_| HookReply { after: PATIENCE * 2, ..HookReply::status(200) });
     let (stage, keys) = with_receivers(&[&slow, &hook]).await;
     let (_daemon, without_key) = stage.daemon().await;
     stage.register(&without_key.with_key(&keys[0]), "slow").await;
@@ -119,7 +119,7 @@ async fn libraries_of_standard_webhooks_verify_before_during_and_after_an_exchan
 #[tokio::test]
 async fn a_failed_event_is_sent_again_through_a_kill_given_up_after_a_day_and_replayed() {
     let hook = Receiver::start().await.unwrap();
-    hook.answer_by(|_| Reply::status(503));
+    hook.answer_by(|_| HookReply::status(503));
     let (stage, keys) = with_receivers(&[&hook]).await;
     let (mut daemon, client) = stage.daemon().await;
     let request = stage.registration("alice");
@@ -138,7 +138,7 @@ async fn a_failed_event_is_sent_again_through_a_kill_given_up_after_a_day_and_re
     let given_up = async || daemon.log().matches("given_up=true").count() == 2;
     wait_until("given up", PATIENCE, given_up).await;
     assert_eq!(client.metric("relayer_webhook_attempts_total{result=\"given_up\"}").await, 2.0);
-    hook.answer_by(|_| Reply::status(200));
+    hook.answer_by(|_| HookReply::status(200));
     let before = hook.deliveries().len();
     let id = request.id.to_string();
     let chosen = ["--api-key", "key-0", "--relay", &id, "--since", "2026-01-01", "--given-up"];

@@ -51,9 +51,9 @@ fn counted(lab: &Lab) -> WorkerOptions {
 async fn warm(lab: &Lab) -> Result<[String; 2]> {
     let kya = seed::kya("many 7");
     let mut table = head(" | requests/s | of `/livez` | p50 ms | p99 ms | p99 ms, one by one | CPU ms");
-    for kind in Kind::ALL {
+    for kind in ServerKind::ALL {
         let server = lab.serve(kind, &counted(lab), json!({})).await?.server;
-        let paths = &WARM[..if kind == Kind::Worker { WARM.len() } else { 3 }];
+        let paths = &WARM[..if kind == ServerKind::Worker { WARM.len() } else { 3 }];
         let path_of = |shown| if shown == KYA { kya.as_str() } else { shown };
         for shown in paths {
             server.load(path_of(shown), WARM_UP_SECONDS, None).await?;
@@ -77,7 +77,7 @@ async fn warm(lab: &Lab) -> Result<[String; 2]> {
     let mut limiters = head("limiter | CPU ms");
     for (mode, limit) in LIMITERS {
         let options = lab.options().var("RATE_LIMITER", mode).var("RATE_LIMIT_PER_MINUTE", limit);
-        let server = lab.serve(Kind::Worker, &options, json!({})).await?.server;
+        let server = lab.serve(ServerKind::Worker, &options, json!({})).await?.server;
         server.load(&kya, WARM_UP_SECONDS, EACH).await?;
         let cpu = server.load(&kya, SECONDS, EACH).await?.cpu.as_secs_f64() * 1e3;
         limiters += &row(&[&format!("`{mode}`, limit {limit}"), &format!("{cpu:.3}")]);
@@ -88,7 +88,7 @@ async fn warm(lab: &Lab) -> Result<[String; 2]> {
 /// Measures first answers about single agents, one after the other, beside the RPC call that each takes.
 async fn cold(lab: &Lab) -> Result<String> {
     let mut targets = Vec::new();
-    for kind in Kind::ALL {
+    for kind in ServerKind::ALL {
         targets.push(lab.serve(kind, &counted(lab), json!({})).await?);
     }
     let client = kept_alive()?;
@@ -105,7 +105,7 @@ async fn cold(lab: &Lab) -> Result<String> {
                     target.cost(fetch(client.get(format!("{}{path}", target.server.url())))).await?;
                 ensure!(cost.posts.len() == 1 || sample < WARM_UP_AGENTS, "{path}: {:?}", cost.posts);
                 times[1 + place][column].push(cost.time);
-                if target.server.kind == Kind::Worker {
+                if target.server.kind == ServerKind::Worker {
                     let body = &cost.posts.last().context("an RPC call")?.body;
                     let bare = target.cost(fetch(client.post(lab.proxy.url()).json(body))).await?.1;
                     times[0][column].push(bare.time);
@@ -123,7 +123,8 @@ async fn cold(lab: &Lab) -> Result<String> {
         })
     });
     let mut table = head("p50 ms | `/kya/:wallet` | `/agent/:id`");
-    for (name, [kya, agent]) in ["the bare RPC call"].into_iter().chain(Kind::ALL.map(Kind::name)).zip(cells)
+    for (name, [kya, agent]) in
+        ["the bare RPC call"].into_iter().chain(ServerKind::ALL.map(ServerKind::name)).zip(cells)
     {
         table += &row(&[&name, &kya, &agent]);
     }
@@ -141,7 +142,8 @@ async fn scans(lab: &mut Lab) -> Result<String> {
         if agents != lab.agents {
             lab.resize(agents).await?;
         }
-        let target = lab.serve(Kind::Worker, &counted(lab).var("AGENT_TTL_SECONDS", 0), json!({})).await?;
+        let target =
+            lab.serve(ServerKind::Worker, &counted(lab).var("AGENT_TTL_SECONDS", 0), json!({})).await?;
         let ask = async |path| Ok(target.client.get(path).await.ok());
         ask("/api/v1/stats").await?;
         let memory = target.server.usage.memory_from_here()?;
@@ -170,7 +172,7 @@ async fn scans(lab: &mut Lab) -> Result<String> {
 async fn starts(lab: &Lab) -> Result<String> {
     let kya = seed::kya("many 7");
     let mut table = head(" | KiB gzipped | first `/livez` ms | then first `/kya` ms");
-    for kind in Kind::ALL {
+    for kind in ServerKind::ALL {
         let (mut times, mut size) = ([Vec::new(), Vec::new()], String::new());
         for start in 0..=STARTS {
             let target = lab.serve(kind, &counted(lab), json!({})).await?;
@@ -179,7 +181,7 @@ async fn starts(lab: &Lab) -> Result<String> {
                 target.client.get(path).await.ok();
                 times.extend((start > 0).then(|| began.elapsed()));
             }
-            if kind != Kind::Express {
+            if kind != ServerKind::Express {
                 let gzipped = |file| {
                     io::copy(&mut GzEncoder::new(fs::File::open(file)?, Compression::best()), &mut io::sink())
                 };

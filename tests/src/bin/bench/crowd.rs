@@ -6,7 +6,7 @@ use alloy::primitives::U256;
 use e2e::anvil::wall_clock;
 use e2e::chain::Write;
 use e2e::client::concurrently;
-use e2e::fault::{Fault, Rule};
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::http::request_to_reset;
 use e2e::seed::{registration_call, report, wallet};
 use futures_util::FutureExt as _;
@@ -51,7 +51,11 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
     Ok([[memory].as_slice(), &tables].concat())
 }
 
-async fn measured<'a>(lab: &'a Lab, kind: Kind, options: &e2e::worker::WorkerOptions) -> Result<Target<'a>> {
+async fn measured<'a>(
+    lab: &'a Lab,
+    kind: ServerKind,
+    options: &e2e::worker::WorkerOptions,
+) -> Result<Target<'a>> {
     lab.serve(kind, options, json!({ "measured": true })).await
 }
 
@@ -67,8 +71,8 @@ async fn rounds(what: &str, target: &Target<'_>, round: impl AsyncFn(u64) -> Res
 }
 
 async fn pages(lab: &Lab) -> Result<String> {
-    let target = measured(lab, Kind::Worker, &lab.options()).await?;
-    lab.proxy.inject(Rule::any(Fault::Delay(SECOND)));
+    let target = measured(lab, ServerKind::Worker, &lab.options()).await?;
+    lab.proxy.inject(FaultRule::any(NodeFault::Delay(SECOND)));
     let round = async |_| {
         let pages = (0..PAGES).map(|page| format!("/api/v1/agent/1/revenue?offset={}", page * 100));
         concurrently(pages.map(|page| (&target.client, page))).await.iter().for_each(|page| drop(page.ok()));
@@ -80,11 +84,11 @@ async fn pages(lab: &Lab) -> Result<String> {
 }
 
 async fn resets(lab: &Lab) -> Result<String> {
-    let target = measured(lab, Kind::Worker, &lab.options()).await?;
+    let target = measured(lab, ServerKind::Worker, &lab.options()).await?;
     let round = async |number| {
         for group in 0..CLIENTS / CLIENTS_AT_ONCE {
             let path = format!("/api/v1/agent/{}", 2 + number * CLIENTS + group);
-            lab.proxy.inject(Rule::any(Fault::Delay(5 * SECOND)));
+            lab.proxy.inject(FaultRule::any(NodeFault::Delay(5 * SECOND)));
             let mut waiting = Vec::new();
             for _ in 0..CLIENTS_AT_ONCE {
                 waiting.push(request_to_reset(target.server.url(), &path, "X-Request-Id: leaves").await?);
@@ -104,7 +108,7 @@ async fn resets(lab: &Lab) -> Result<String> {
 async fn streams(lab: &Lab) -> Result<String> {
     let options = lab.options().var("INDEX", "durable-object").var("CHANGES_STREAMS_PER_CLIENT", STREAMS);
     let options = options.var("CHANGES_STREAMS_PER_INSTANCE", STREAMS);
-    let target = measured(lab, Kind::Indexed, &options).await?;
+    let target = measured(lab, ServerKind::Indexed, &options).await?;
     target.client.until_snapshot(FILL).await?;
     let (url, accept) = (target.server.url(), "Accept: text/event-stream");
     let round = async |_| {
@@ -125,7 +129,7 @@ async fn streams(lab: &Lab) -> Result<String> {
 }
 
 async fn ranges(lab: &Lab) -> Result<String> {
-    let target = measured(lab, Kind::Indexed, &lab.with_snapshot().await?).await?;
+    let target = measured(lab, ServerKind::Indexed, &lab.with_snapshot().await?).await?;
     target.client.until_snapshot(FILL).await.with_context(|| target.server.log())?;
     let digits = usize::from(*target.manifest().await?.prefix_digits().start());
     let round = async |_| {
@@ -143,7 +147,7 @@ async fn ranges(lab: &Lab) -> Result<String> {
 /// Measures the cost of clients that use their whole limit, spread over a minute.
 async fn limiter(lab: &Lab) -> Result<String> {
     let options = lab.options().var("RATE_LIMIT_PER_MINUTE", LIMIT).var("KYA_TTL_SECONDS", 3_600);
-    let target = measured(lab, Kind::Worker, &options.var("RATE_LIMITER", "kv")).await?;
+    let target = measured(lab, ServerKind::Worker, &options.var("RATE_LIMITER", "kv")).await?;
     let path = format!("/api/v1/kya/{}", wallet("crowd").address());
     target.server.until_cached(&path).await?;
     let (client, url) = (kept_alive()?, format!("{}{path}", target.server.url()));
@@ -170,8 +174,8 @@ async fn limiter(lab: &Lab) -> Result<String> {
 
 /// Measures the CPU of requests that wait for another request's read.
 async fn waiters(lab: &Lab) -> Result<String> {
-    let target = lab.serve(Kind::Worker, &lab.options(), json!({})).await?;
-    lab.proxy.inject(Rule::any(Fault::Delay(WAIT + 10 * SECOND)));
+    let target = lab.serve(ServerKind::Worker, &lab.options(), json!({})).await?;
+    lab.proxy.inject(FaultRule::any(NodeFault::Delay(WAIT + 10 * SECOND)));
     let asking = concurrently((0..WAITING).map(|_| (&target.client, "/api/v1/agent/1")));
     let measuring = async {
         sleep(5 * SECOND).await;

@@ -25,7 +25,7 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
 async fn latency() -> Result<String> {
     let (chain, agent) = (chain_of_one().await?, wallet("good"));
     let (rpc, registry) = (chain.node.url(), chain.contracts.registry.to_string());
-    let configuration = reverse_proxies::Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry)?;
+    let configuration = reverse_proxies::ReverseProxyKind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry)?;
     // Built by `cargo build --profile native -p kya-gate`.
     let here = env::current_exe()?;
     let program = here.ancestors().nth(2).context("a directory of cargo's")?.join("native/kya-gate");

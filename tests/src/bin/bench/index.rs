@@ -1,8 +1,8 @@
 //! The index: the cost of its fill, its refreshes and its answers, at several sizes of a registry.
 
 use alloy::primitives::Address;
-use e2e::client::Answer;
-use e2e::fault::{Fault, Rule};
+use e2e::client::HttpAnswer;
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::eventually;
 use e2e::proxy::sequential;
 use e2e::synthetic::{creator, person};
@@ -27,7 +27,7 @@ pub(crate) const COLUMNS: [&str; 5] = [
 pub(crate) async fn measure(lab: &Lab) -> Result<[String; 5]> {
     // Without a TTL each answer is as of the newest block.
     let target = start(lab, 0).await?;
-    lab.proxy.inject(Rule::any(Fault::Delay(CALL)));
+    lab.proxy.inject(FaultRule::any(NodeFault::Delay(CALL)));
     let fill = fill(&target).await?;
     let [refresh, day] = refreshes(&target).await?;
     lab.proxy.heal();
@@ -57,7 +57,7 @@ async fn start(lab: &Lab, ttl_seconds: u32) -> Result<Target<'_>> {
     let options = lab.options().var("INDEX", "durable-object").var("RATE_LIMIT_PER_MINUTE", 1_000_000);
     let options = options.var("INDEX_SELF_CONTAINED_CODE", lab.code_hash().await?);
     let options = options.var("AGENT_TTL_SECONDS", ttl_seconds).var("LINEAGE_TTL_SECONDS", ttl_seconds);
-    lab.serve(Kind::Indexed, &options, json!({})).await
+    lab.serve(ServerKind::Indexed, &options, json!({})).await
 }
 
 /// Measures the fill, from the first request to the first answer of the index.
@@ -165,6 +165,6 @@ async fn ask(target: &Target<'_>, path: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_indexed(answer: &Answer) -> bool {
+fn is_indexed(answer: &HttpAnswer) -> bool {
     answer.status == 200 && !answer.header("x-as-of-block").is_empty()
 }

@@ -10,7 +10,7 @@ use e2e::chain::Chain;
 use e2e::client::Client;
 pub(crate) use e2e::load::CONNECTIONS;
 use e2e::proxy::{Post, Proxy};
-pub(crate) use e2e::server::{Kind, Server};
+pub(crate) use e2e::server::{Server, ServerKind};
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -66,7 +66,7 @@ impl Lab {
 
     pub(crate) async fn serve(
         &self,
-        kind: Kind,
+        kind: ServerKind,
         options: &WorkerOptions,
         workerd: Value,
     ) -> Result<Target<'_>> {

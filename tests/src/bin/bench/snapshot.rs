@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use alloy::primitives::{Address, keccak256};
 use anyhow::bail;
-use e2e::client::Answer;
-use e2e::fault::{Fault, Rule};
+use e2e::client::HttpAnswer;
+use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::eventually;
-use e2e::server::Asked;
+use e2e::server::BackendCounts;
 use e2e::synthetic::wallet;
 
 use crate::lab::*;
@@ -36,11 +36,11 @@ pub(crate) async fn measure(lab: &Lab) -> Result<[String; 3]> {
     // The proxy is before the Worker's endpoint; the index has an endpoint of its own.
     let distant = json!({ "millis": OBJECT_MILLIS, "settings": { "RPC_URL": lab.chain.node.url() } });
     let apart = json!({ "measured": true, "distant": distant });
-    let target = lab.serve(Kind::Indexed, &by_snapshot, apart).await?;
+    let target = lab.serve(ServerKind::Indexed, &by_snapshot, apart).await?;
     target.client.until_snapshot(FILL).await.with_context(|| target.server.log())?;
     let options = options.var("KYA_TTL_SECONDS", 3_600).unset("INDEX");
-    let by_chain = lab.serve(Kind::Worker, &options, json!({ "measured": true })).await?;
-    lab.proxy.inject(Rule::any(Fault::Delay(ENDPOINT)));
+    let by_chain = lab.serve(ServerKind::Worker, &options, json!({ "measured": true })).await?;
+    lab.proxy.inject(FaultRule::any(NodeFault::Delay(ENDPOINT)));
     let (cold, warm) = (cold(&target, &by_chain).await?, warm(&target, &by_chain).await?);
     drop(by_chain);
     for numbers in Vec::from_iter(0..RANDOM).chunks(10_000) {
@@ -150,7 +150,7 @@ async fn renewal(target: &Target<'_>, sample: u64, changes: u64) -> Result<[u64;
 }
 
 /// Requests a path until the manifest has been renewed, and once more by the new one.
-async fn renewed(target: &Target<'_>, path: &str) -> Result<Asked> {
+async fn renewed(target: &Target<'_>, path: &str) -> Result<BackendCounts> {
     let before = target.server.asked().await?.manifests;
     let is_renewed = async || {
         target.client.get(path).await;
@@ -162,7 +162,11 @@ async fn renewed(target: &Target<'_>, path: &str) -> Result<Asked> {
 }
 
 /// Looks up each wallet, on as many connections as load has; returns the answers and their times.
-async fn look_up(target: &Target<'_>, wallets: &[Address], source: &str) -> Result<Vec<(Answer, Duration)>> {
+async fn look_up(
+    target: &Target<'_>,
+    wallets: &[Address],
+    source: &str,
+) -> Result<Vec<(HttpAnswer, Duration)>> {
     let source = format!("source;desc=\"{source}\"");
     let verdict = async |wallet: &Address| {
         let answer = target.client.get(&format!("/api/v1/kya/{wallet}")).await;
