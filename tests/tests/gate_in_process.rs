@@ -5,12 +5,12 @@
 //!    and in workerd.
 //! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
 //!    node-redis and ioredis, shared with a daemon of the same prefix; and with a Durable Object.
-//! Requests signed before Redis was killed are not admitted again.
+//!    Requests signed before Redis was killed are not admitted again.
 //! 3. A cold request takes one round trip to the chain, a warm or a forged one none; all together take no
-//!    more    than `chain.reads-per-second`, and no request leaves anything in memory.
+//!    more than `chain.reads-per-second`, and no request leaves anything in memory.
 //! 4. Services on Hono, Express, Fastify and Fetch's `Request` admit requests that the package signs, once
-//!    and    unchanged, by a daemon and in process, and read only the gate's own headers; without a daemon's
-//!    answer    they admit none.
+//!    and unchanged, by a daemon and in process, and read only the gate's own headers; without a daemon's
+//!    answer they admit none.
 
 use std::env;
 use std::path::PathBuf;

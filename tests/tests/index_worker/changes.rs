@@ -2,7 +2,7 @@
 //! [`store`](crate::store).
 //!
 //! 1. A client receives changes as they happen, and resumes from the last id after the stream's end; while
-//!    the    chain does not answer, the stream says so.
+//!    the chain does not answer, the stream says so.
 //! 2. A client has a limit of open streams, and room again when one ends.
 
 use std::time::{Duration, Instant};

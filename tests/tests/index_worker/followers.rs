@@ -3,7 +3,7 @@
 //!
 //! 1. A gate refuses an agent as soon as `/changes` announces its suspension.
 //! 2. A `LocalKya` gives the API's verdicts without the API, and a suspension after its next update.
-//!    Downloads    are compressed. For how long it gives verdicts is in `kya-local/tests`.
+//!    Downloads are compressed. For how long it gives verdicts is in `kya-local/tests`.
 //! 3. A spot check finds a contradiction of the chain, with the evidence.
 
 use alloy::primitives::{Address, B256};

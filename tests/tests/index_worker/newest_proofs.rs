@@ -2,7 +2,7 @@
 //!
 //! 1. Cold wallets are answered from the snapshot while agents change, as over a node with all proofs.
 //! 2. A suspension with an event that the node does not list, in a block with an attestation, shows within
-//!    the    TTL and half a minute.
+//!    the TTL and half a minute.
 //!
 //! Size and duration are set by `NEWEST_AGENTS` (35), `NEWEST_SECONDS` (6, for all of them), `NEWEST_EVERY`
 //! (2 s from change to change) and, for the second test, `NEWEST_TTL` (60 s).

@@ -1,7 +1,7 @@
 //! Verdicts from the registry's snapshot, which the index keeps.
 //!
 //! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists, too.
-//!    Evidence    and verdicts at past blocks, which a snapshot lacks, come from the chain.
+//!    Evidence and verdicts at past blocks, which a snapshot lacks, come from the chain.
 //! 2. The documented program reads the served manifest and shards, and the latest changes.
 //! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain
 //!    does not answer, verdicts come from the chain or are errors, and none is older than the TTL.

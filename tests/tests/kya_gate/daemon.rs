@@ -8,7 +8,7 @@
 //! 4. An observing gate admits, and records the decision that it would have made.
 //! 5. Dashboard and alerts name only existing metrics.
 //! 6. `check` names each fault, and `serve` does not start with it. `/readyz` reports a full nonce store. A
-//!    signal    ends the daemon also before it listens.
+//!    signal ends the daemon also before it listens.
 
 use std::time::{Duration, Instant};
 

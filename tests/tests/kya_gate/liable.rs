@@ -3,10 +3,10 @@
 //! 1. A stranger registers an agent that names Acme as liable, and attests: it is refused where
 //!    `liable.allow` names Acme's wallet or `liable.domains` its domain. Agents that Acme registered,
 //!    attested for or accepted are admitted, with the basis in header, token and record.
-//! 2. Agents that Acme's file withdraws or disowns are refused on any other basis, too, and so are all agents
-//!    once    the file has lost the wallet.
+//! 2. Agents that Acme's file withdraws or disowns are refused whatever their basis, and so are all agents
+//!    once the file has lost the wallet.
 //! 3. Requests with invalid acceptances are refused, and cause no read of the liable wallet's code. An
-//!    acceptance    that is valid by code is so also where no node has the verdict's block.
+//!    acceptance that is valid by code is so also where no node has the verdict's block.
 //! 4. `kya accept` and `kya domain` sign documents that a gate takes, with a key in a file or by any wallet's
 //!    `eth_signTypedData_v4`; `check --explain` reports the result of each rule.
 

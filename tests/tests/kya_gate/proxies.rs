@@ -3,7 +3,7 @@
 //! 1. Every kind of request gets its exact status through each proxy. A refused request never reaches the
 //!    service, and the answer says how to go on, also to a page of another site.
 //! 2. Services over WSGI, CGI and Express never take a client's header, in whatever spelling, for one of the
-//!    gate    or the proxy. The service gets the gate's token, if the gate signs, and never a client's.
+//!    gate or the proxy. The service gets the gate's token, if the gate signs, and never a client's.
 //! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over
 //!    HTTP/1.1 and HTTP/2. An ambiguous target, or a request for another protocol, reaches no service.
 

@@ -2,9 +2,9 @@
 //!
 //! 1. viem and jose alone verify a record, and refuse it with one byte changed.
 //! 2. `kya verify record` reports the wallet and its signed request, and the registry's verdict with its
-//!    block,    proved against the block's hash.
+//!    block, proved against the block's hash.
 //! 3. There is no admission without its record, and no record without its admission. `/readyz` reports that
-//!    none    can be written.
+//!    none can be written.
 //! 4. A cached verdict blocks no admission where nodes no longer prove its block.
 
 use std::fs;

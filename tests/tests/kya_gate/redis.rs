@@ -2,10 +2,10 @@
 //!
 //! 1. Of two hundred concurrent copies of one request over two gates exactly one is admitted.
 //! 2. While Redis is full, stopped or killed the gates answer 503, and never admit a replay. Once Redis is
-//!    back    they go on, and admit nothing that was signed before.
+//!    back they go on, and admit nothing that was signed before.
 //! 3. A Redis that has become a replica takes no nonce, and `/readyz` reports it.
 //! 4. `check` reports whether Redis can hold nonces, and never shows its password. With one that cannot, a
-//!    gate    inside a service does not start either.
+//!    gate inside a service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use e2e::gate::{Gate, embedded, start_example, start_with_redis};

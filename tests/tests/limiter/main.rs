@@ -8,7 +8,7 @@
 //! 3. Two instances and one KV store: of 300 requests few more than sixty pass; the figures are printed. A
 //!    store that fails costs no request its answer.
 //! 4. Cloudflare's own limiter refuses requests that the instance's own count would admit, counts each client
-//!    by    itself, and counts a request by its cost.
+//!    by itself, and counts a request by its cost.
 
 mod shared;
 

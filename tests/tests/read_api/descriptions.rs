@@ -4,8 +4,8 @@
 //!    every phase, no finding.
 //! 2. The links of the catalog and the introduction are not broken.
 //! 3. Other projects' clients of MCP, of three generations and two languages, call each tool and get the
-//!    API's    answer. An error of the API is the tool's; one of the protocol, or of the transport, has its
-//!    code and    status.
+//!    API's answer. An error of the API is the tool's; one of the protocol, or of the transport, has its code
+//!    and status.
 //! 4. A call, also in a batch, counts like the request that it stands for.
 //! 5. A status that depends on the node or on `Accept` is described.
 //! 6. Generated clients call every operation of the read API and read its answers; the linter finds nothing.

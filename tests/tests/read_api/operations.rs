@@ -1,7 +1,7 @@
 //! The operator's view: probes, settings and the log.
 //!
 //! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` describes chain and nodes, or
-//!    names    the fault.
+//!    names the fault.
 //! 2. Missing or wrong settings are named; those of the chain decide which nodes are trusted.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 
