@@ -1,5 +1,5 @@
-//! What the chain says about a request's account: its code, its answer to ERC-1271, and the registry's
-//! verdict, all of one block and in one round trip.
+//! The query for a request's account: its code, its answer to ERC-1271, and the registry's verdict, all of
+//! one block and in one round trip.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 
@@ -15,9 +15,9 @@ use crate::{
 pub struct AccountQuery {
     /// The account.
     pub account: Address,
-    /// What it has to have signed, and the signature. `None` asks only whether there is code.
+    /// The signed hash and the signature. `None` asks only whether there is code.
     pub signed: Option<(B256, Bytes)>,
-    /// The registry whose verdict is wanted.
+    /// The registry of the wanted verdict, if any.
     pub registry: Option<Address>,
     /// The host's clock, by which compliance is judged.
     pub now: Timestamp,

@@ -20,16 +20,16 @@ use crate::{
     },
 };
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Served.
     Admitted(Subject),
-    /// Not looked at: proxy, gate and service may read the request in different ways.
+    /// The signature was not checked: proxy, gate and service may read the request in different ways.
     Faulty(RequestFault),
     /// No signature was accepted.
     Refused(RefusalCode),
-    /// A signature was accepted, and its agent is not served.
+    /// A signature was accepted, but its agent is not served.
     Denied(Subject, AgentDenial),
     /// The gate cannot say.
     Unavailable(Unavailable),
@@ -44,25 +44,25 @@ pub struct Subject {
     pub verdict: Verdict,
     /// The verdict as a signed token; `None` where the host signs none.
     pub token: Option<String>,
-    /// Why the acceptance that the request presents does not hold, where the agent is not served.
+    /// Problem of the acceptance that the request presents, where the agent is not served.
     pub acceptance_problem: Option<liability::Problem>,
 }
 
-/// Why the gate cannot say whether a request is served, although its signature may be right.
+/// The reason for which the gate cannot decide on a request, although its signature may be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Unavailable {
     /// There is no verdict.
     KyaUnavailable,
-    /// The contents that are being read take all the memory there is for them.
+    /// The contents of other requests take all the memory for contents.
     ContentMemoryFull,
     /// No further nonce can be remembered.
     NonceStoreFull,
-    /// The store did not say whether the nonce was spent.
+    /// The store did not answer whether the nonce was spent.
     NonceStoreUnavailable,
     /// The admission cannot be recorded.
     RecordUnavailable,
-    /// The proxy does not say what it was asked.
+    /// The proxy does not tell the gate about the request that it received.
     GateMisconfigured,
 }
 
@@ -71,12 +71,12 @@ impl Unavailable {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
-/// Where an agent or a program goes on, as configured.
+/// URLs for agents that are not served, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// To register.
+    /// Page for registration.
     pub register: Option<String>,
-    /// To renew an attestation.
+    /// Page for the renewal of an attestation.
     pub renew: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct GateAnswer {
     pub body: String,
 }
 
-/// RFC 9457, with extensions.
+/// A problem document: RFC 9457, with extensions.
 #[derive(Serialize)]
 struct Problem<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -105,22 +105,22 @@ struct Problem<'a> {
     decision: Option<Decision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasons: Option<&'a [Reason]>,
-    /// What ties the liable wallet to the agent, where that is the reason.
+    /// Basis that ties the liable wallet to the agent, where that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     basis: Option<&'static str>,
-    /// Why the acceptance of the request does not hold: a member, `header`, `signature` or `time`.
+    /// Problem of the request's acceptance: a member, `header`, `signature` or `time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     register: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     renew: Option<&'a str>,
-    /// Where programs find the registry and the way to it.
+    /// Path of the document that describes the registry and its services.
     discovery: &'static str,
 }
 
 impl Outcome {
-    /// The status of its answer.
+    /// Returns the HTTP status of its answer.
     pub const fn status(&self) -> u16 {
         match self {
             Self::Admitted(_) => 200,
@@ -131,7 +131,7 @@ impl Outcome {
         }
     }
 
-    /// The stable code of what became of the request.
+    /// Returns the stable code of the outcome.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Admitted(_) => "admitted",
@@ -142,7 +142,7 @@ impl Outcome {
         }
     }
 
-    /// The wallet that signed.
+    /// Returns the wallet that signed.
     pub const fn subject(&self) -> Option<&Subject> {
         match self {
             Self::Admitted(subject) | Self::Denied(subject, _) => Some(subject),
@@ -150,7 +150,7 @@ impl Outcome {
         }
     }
 
-    /// The answer to `request`.
+    /// Returns the answer to `request`.
     pub fn answer(&self, request: &Request<'_>, rules: &SignatureRules, links: &Links) -> GateAnswer {
         let mut answer = self.answer_unread(links);
         if let Self::Refused(refusal) = self
@@ -161,7 +161,7 @@ impl Outcome {
         answer
     }
 
-    /// The answer without a challenge: to a request that could not be read.
+    /// Returns the answer without a challenge, for a request that could not be read.
     pub fn answer_unread(&self, links: &Links) -> GateAnswer {
         let mut headers = self.output_headers();
         let body = self.problem(links);
@@ -172,7 +172,7 @@ impl Outcome {
         GateAnswer { status: self.status(), headers, body }
     }
 
-    /// The answer where the gate only observes: the request is served, whatever became of it.
+    /// Returns the answer where the gate only observes: the request is served, whatever its outcome.
     pub fn observed(&self) -> GateAnswer {
         let mut headers = self.output_headers();
         headers.push(("cache-control", "no-store".to_owned()));
@@ -247,7 +247,7 @@ const fn denial_advice(denial: AgentDenial) -> &'static str {
     }
 }
 
-/// A decision as the read API writes it.
+/// Returns a decision as the read API writes it.
 const fn decision(decision: Decision) -> &'static str {
     match decision {
         Decision::Provision => "provision",
@@ -256,7 +256,7 @@ const fn decision(decision: Decision) -> &'static str {
     }
 }
 
-/// What a client has to send: the challenge (section 6), and the components to sign (RFC 9421, section 5).
+/// Returns the headers of a 401: the challenge (section 6) and the components to sign (RFC 9421, section 5).
 fn challenge(code: &str, request: &Request<'_>, rules: &SignatureRules) -> [(&'static str, String); 2] {
     let mut challenge = format!("ERC8128 error=\"{code}\"");
     if code == RefusalCode::UnsupportedChain.code() {

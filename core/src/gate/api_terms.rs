@@ -1,17 +1,17 @@
-//! Which answers of the read API are verdicts for a gate: those about its registry, and of now.
+//! The terms on which a gate takes an answer of the read API as a verdict: its registry, and a recent block.
 
 use alloy_primitives::Address;
 
 use super::verdict::Verdict;
 use crate::eth::timestamp::Timestamp;
 
-/// How far the clocks of chain and gate may differ, in seconds.
+/// Seconds by which the clocks of chain and gate may differ.
 const BLOCK_SKEW: u64 = 60;
 
-/// How long the API's own caches may keep a verdict, in seconds.
+/// Seconds for which the API's own caches may keep a verdict.
 const API_TTL: u64 = 60;
 
-/// What an answer of the read API has to be about, and how old it may be.
+/// The registry that answers of the read API have to be about, and their greatest age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiTerms {
     registry: String,
@@ -19,14 +19,14 @@ pub struct ApiTerms {
 }
 
 impl ApiTerms {
-    /// The header of an answer that says what it is about.
+    /// The header of an answer that names its registry.
     pub const REGISTRY_HEADER: &str = "kya-registry";
     /// The longest answer to read, in bytes: a scope may be long.
     pub const LONGEST_ANSWER: usize = 1 << 20;
 
-    /// Answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, whose block is
-    /// at most `max_head_age_seconds` older than the API's own caches allow, and at most a minute from now; 0
-    /// accepts any time.
+    /// Accepts answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, of a
+    /// block at most `max_head_age_seconds` older than the API's own caches allow, and at most a minute ahead
+    /// of now; 0 accepts any time.
     pub const fn new(registry: String, max_head_age_seconds: u64) -> Self {
         let max_age_seconds = match max_head_age_seconds {
             0 => 0,
@@ -35,11 +35,11 @@ impl ApiTerms {
         Self { registry, max_age_seconds }
     }
 
-    /// Checks what an answer is about, by the value of its [`REGISTRY_HEADER`](Self::REGISTRY_HEADER).
+    /// Checks the registry of an answer by the value of its [`REGISTRY_HEADER`](Self::REGISTRY_HEADER).
     ///
     /// # Errors
     ///
-    /// What it is about.
+    /// A text that names the answer's registry.
     pub fn check_registry(&self, header: Option<&str>) -> Result<(), String> {
         match header {
             Some(registry) if registry == self.registry => Ok(()),
@@ -50,11 +50,11 @@ impl ApiTerms {
         }
     }
 
-    /// The verdict on a wallet in the body of an answer, at `now`.
+    /// Reads the verdict on a wallet from the body of an answer, at `now`.
     ///
     /// # Errors
     ///
-    /// Why it is none.
+    /// A text that says why it is no verdict.
     pub fn verdict(&self, body: &[u8], wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         let verdict = Verdict::from_api(body, wallet).ok_or("an answer that is no verdict")?;
         let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);

@@ -1,4 +1,4 @@
-//! Whether a liable wallet has attested for an agent: asked of the chain where no index has seen the agent's
+//! The query for a liable wallet's attestations of an agent, for hosts without an index of the agent's
 //! events.
 
 use alloy_primitives::{Address, U256};
@@ -28,18 +28,18 @@ pub struct AttestedQuery {
     pub liable: Address,
     /// The verdict's block.
     pub block: u64,
-    /// The earliest time that suffices, for hosts that keep what was found. The answer may be an earlier one.
+    /// The earliest time that suffices, for hosts that cache answers. The answer may be an earlier time.
     pub since: Timestamp,
 }
 
 impl Query for AttestedQuery {
-    /// The time of the last event by the liable wallet; `None` where there is none, where the node refuses
-    /// the range, and where it does not tell the time.
+    /// The time of the last event by the liable wallet; `None` where there is none, and where the node
+    /// refuses the range or does not give the time.
     type Output = Option<Timestamp>;
     type Error = QueryError;
 
     fn resolve(&self, view: &View) -> Result<Self::Output, Halt> {
-        // Ids beyond are of no registry: it counts them up.
+        // A registry counts its ids up from 1: no agent has a larger one.
         let Ok(agent) = u64::try_from(self.agent) else { return Ok(None) };
         let events = vec![ComplianceAttested::SIGNATURE_HASH, RevenueReported::SIGNATURE_HASH];
         let query = LogsQuery {

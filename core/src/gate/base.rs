@@ -10,14 +10,14 @@ use super::{
     structured,
 };
 
-/// What a query parameter keeps unencoded: the percent-encode set of `application/x-www-form-urlencoded`.
+/// The percent-encode set of `application/x-www-form-urlencoded`, for query parameters.
 const QUERY_PARAMETER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-/// The signature base over the components of `input` in their order; `None` where the request has no value
-/// for one of them, or one is named twice.
+/// Returns the signature base over the components of `input` in their order; `None` where the request has no
+/// value for one of them, or one is named twice.
 ///
-/// Components have no parameters, but for the `name` of `@query-param`: others select parts of fields, or
-/// speak of responses.
+/// The only parameter of a component is the `name` of `@query-param`: others select parts of fields, or are
+/// about responses.
 pub fn signature_base(request: &Request<'_>, input: &InnerList) -> Option<String> {
     let mut base = String::new();
     let mut seen: Vec<&Item> = Vec::with_capacity(input.items.len());

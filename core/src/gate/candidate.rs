@@ -1,4 +1,4 @@
-//! One candidate: the checks before any cryptography, and the message that its account has to have signed.
+//! One candidate signature: the checks before any cryptography, and the message that its account has to sign.
 
 use std::sync::OnceLock;
 
@@ -24,7 +24,7 @@ const COMPONENTS: usize = 32;
 const PARAMETERS: usize = 16;
 /// The longest nonce.
 const NONCE_BYTES: usize = 128;
-/// Seconds that the clocks of signer and verifier may differ.
+/// Seconds by which the clocks of signer and verifier may differ.
 pub const SKEW: u64 = 30;
 /// The validity in seconds that every route has to accept.
 pub const BASELINE_VALIDITY: u64 = 60;
@@ -33,10 +33,10 @@ pub const BASELINE_VALIDITY: u64 = 60;
 const WRAPPER_MAGIC: [u8; 32] =
     alloy_primitives::hex!("6492649264926492649264926492649264926492649264926492649264926492");
 
-/// What a route accepts.
+/// The signatures that a route accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRules {
-    /// The chain whose accounts are verified.
+    /// The chain of the accounts.
     pub chain: u64,
     /// The dialects, each at most once.
     pub dialects: Vec<Dialect>,
@@ -44,27 +44,27 @@ pub struct SignatureRules {
     pub components: Vec<String>,
     /// The longest validity in seconds, at least [`BASELINE_VALIDITY`].
     pub longest_validity: u64,
-    /// Which accounts are verified.
+    /// Accounts that are verified: with code, or only without.
     pub posture: Posture,
-    /// What a signature without a nonce is refused with.
+    /// Refusal of a signature without a nonce.
     pub without_nonce: WithoutNonce,
     /// The only accounts that are served; empty for all of them.
     pub principals: Vec<Address>,
 }
 
-/// Which accounts are verified.
+/// The accounts that a route verifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Posture {
-    /// With code (ERC-1271) and without.
+    /// Accounts with code (ERC-1271) and without.
     #[default]
     Universal,
-    /// Without code.
+    /// Accounts without code.
     EoaOnly,
 }
 
-/// Why a signature without a nonce is not admitted. None is: a signature without one can be used again.
+/// The refusal of a signature without a nonce, which is never admitted: it could be used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum WithoutNonce {
     /// The service admits no such signature: [`RefusalCode::NonceRequired`].
@@ -82,9 +82,9 @@ pub enum WithoutNonce {
 pub enum AccountState {
     /// No code: its key signs.
     NoCode,
-    /// Code, be it a delegation (EIP-7702): the code says whether it has signed.
+    /// Code, a delegation (EIP-7702) included: the code says whether the account has signed.
     Code {
-        /// What `isValidSignature` answered (ERC-1271).
+        /// The answer of `isValidSignature` (ERC-1271).
         accepts: bool,
     },
 }
@@ -98,28 +98,28 @@ pub struct Attempt {
     pub dialect: Dialect,
     /// The signature base (RFC 9421, section 2.5).
     pub base: String,
-    /// What the account has to have signed: the EIP-191 hash of the signature base.
+    /// The hash that the account must have signed: EIP-191, of the signature base.
     pub hash: B256,
     /// The signature.
     pub signature: Vec<u8>,
-    /// Admits the account's signatures with this nonce once.
+    /// The nonce: of the account's signatures with it, one is admitted.
     pub nonce: String,
-    /// When it was signed, in unix seconds by the signer's clock.
+    /// Time of signing, in unix seconds by the signer's clock.
     pub created: i64,
     /// The last unix second at which the signature is valid, skew included: the nonce is kept for longer.
     pub valid_until: u64,
     posture: Posture,
-    /// Whether the account's key signed, once it was asked.
+    /// Cached result of [`is_of_key`](Self::is_of_key).
     is_of_key: OnceLock<bool>,
 }
 
 impl Attempt {
-    /// Judges the account's signature.
+    /// Checks the account's signature.
     ///
     /// # Errors
     ///
-    /// [`RefusalCode::BadSignature`], or [`RefusalCode::UnsupportedAccount`] for an account with code where
-    /// the route is for others.
+    /// [`RefusalCode::BadSignature`], or [`RefusalCode::UnsupportedAccount`] for an account with code on a
+    /// route for accounts without.
     pub fn judge(&self, state: AccountState) -> Result<(), RefusalCode> {
         let signed = match (state, self.posture) {
             (AccountState::Code { .. }, Posture::EoaOnly) => return Err(RefusalCode::UnsupportedAccount),
@@ -129,26 +129,26 @@ impl Attempt {
         if signed { Ok(()) } else { Err(RefusalCode::BadSignature) }
     }
 
-    /// Whether the account's key signed: the 65 bytes recover to its address. Another signature may still be
-    /// one that the account's code accepts.
+    /// Returns whether the account's key signed: the 65 bytes recover to its address. The account's code may
+    /// still accept another signature.
     pub fn is_of_key(&self) -> bool {
         *self.is_of_key.get_or_init(|| recover(self.hash, &self.signature) == Ok(self.account.address))
     }
 
-    /// The account and the nonce in a word, for stores of nonces. The account's part has a fixed length, so
-    /// that no two pairs are one text.
+    /// Returns the hash of account and nonce, for stores of nonces. The account's part has a fixed length, so
+    /// that no two pairs give the same text.
     pub fn nonce_key(&self) -> B256 {
         let chain = self.account.chain.to_be_bytes();
         keccak256([chain.as_slice(), self.account.address.as_slice(), self.nonce.as_bytes()].concat())
     }
 
-    /// For how many seconds a store that several hosts share remembers the nonce, from `now` on: hosts with
-    /// clocks that differ by less than the skew agree on its end.
+    /// Returns the seconds from `now` for which a store that several hosts share remembers the nonce: hosts
+    /// with clocks that differ by less than the skew agree on its end.
     pub const fn nonce_seconds(&self, now: u64) -> u64 {
         self.valid_until.saturating_sub(now).saturating_add(1 + SKEW)
     }
 
-    /// Whether the account's code, if there is some, is asked about the signature: not where the route is for
+    /// Returns whether the account's code, if there is some, is asked about the signature: not on a route for
     /// accounts without code.
     pub(super) fn asks_code(&self) -> bool {
         self.posture == Posture::Universal
@@ -217,7 +217,7 @@ pub(super) fn check(
     })
 }
 
-/// The last second at which a signature of these times is valid, if it is valid now.
+/// Returns the last second at which a signature of these times is valid, if it is valid now.
 fn valid_until(created: i64, expires: i64, longest: u64, now: u64) -> Result<u64, RefusalCode> {
     // A structured field's Integer has 15 digits, so that none of these overflows.
     let validity = u64::try_from(expires - created).map_err(|_| RefusalCode::InvalidTime)?;
@@ -249,7 +249,7 @@ fn nonce(nonce: Option<&BareItem>, without: WithoutNonce) -> Result<&str, Refusa
     }
 }
 
-/// The hash of a signed message (EIP-191, version `E`).
+/// Returns the hash of a signed message (EIP-191, version `E`).
 pub(super) fn message_hash(base: &str) -> B256 {
     keccak256(format!("\x19Ethereum Signed Message:\n{}{base}", base.len()))
 }

@@ -32,22 +32,22 @@ use crate::{
     liability::{self, Acceptance, Basis, Moment, PinnedRecord, Problem},
 };
 
-/// What the host does next.
+/// The host's next step.
 #[derive(Debug)]
 pub enum DecisionStep<'a> {
-    /// It asks for an account and its verdict.
+    /// Read an account and its verdict.
     Account(AccountStep<'a>),
-    /// It asks whether the liable wallet has code, and if so what that says of the acceptance's signature.
+    /// Ask whether the liable wallet has code and, if so, whether that accepts the acceptance's signature.
     Acceptance(AcceptanceStep<'a>),
-    /// It asks when the liable wallet last attested.
+    /// Read the time of the liable wallet's last attestation.
     Attested(AttestedStep<'a>),
-    /// It spends a nonce.
+    /// Spend a nonce.
     Nonce(NonceStep<'a>),
-    /// Nothing: this became of the request.
+    /// The decision is made: this is the outcome.
     Done(Outcome),
 }
 
-/// What became of a nonce.
+/// The result of spending a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spending {
     /// It is spent now.
@@ -62,28 +62,28 @@ pub enum Spending {
     Unavailable,
 }
 
-/// Acceptances of domains' files that are verified for one request: a file may list many with broken
-/// signatures.
+/// The most acceptances of domains' files that are verified for one request: a file may list many with
+/// broken signatures.
 const LISTED_TRIES: u8 = 8;
 
-/// A candidate that needs its account read.
+/// A candidate for which the host has to read the account.
 #[derive(Debug)]
 pub struct AccountStep<'a> {
     candidates: Candidates<'a>,
     attempt: Attempt,
 }
 
-/// A candidate whose request presents an acceptance by its agent's liable wallet.
+/// A candidate with an acceptance by its agent's liable wallet that holds but for its signature.
 #[derive(Debug)]
 pub struct AcceptanceStep<'a> {
     judging: Judging<'a>,
     acceptance: Acceptance,
     scope_hash: B256,
-    /// The problem of the acceptance before it.
+    /// The first problem among the acceptances before it.
     problem: Option<Problem>,
 }
 
-/// A candidate that is served if the liable wallet has attested for its agent, which no index has said.
+/// A candidate that is served if the liable wallet has attested for its agent, where no index has said so.
 #[derive(Debug)]
 pub struct AttestedStep<'a> {
     judging: Judging<'a>,
@@ -91,15 +91,14 @@ pub struct AttestedStep<'a> {
     problem: Option<Problem>,
 }
 
-/// A candidate whose signature is verified.
+/// A candidate with a verified signature.
 #[derive(Debug)]
 struct Judging<'a> {
     candidates: Candidates<'a>,
     attempt: Attempt,
     state: AccountState,
     verdict: Arc<Verdict>,
-    /// The acceptances that domains' files have of its agent, the next one last, and how many may still be
-    /// verified.
+    /// Its agent's acceptances in domains' files, the next one last, and the tries that are left.
     listed: Vec<Acceptance>,
     tries: u8,
 }
@@ -113,12 +112,12 @@ pub struct NonceStep<'a> {
     verdict: Arc<Verdict>,
 }
 
-/// The candidates that are left, and what they are judged by.
+/// The candidates that are left, and the terms on which they are judged.
 #[derive(Debug)]
 struct Candidates<'a> {
     attempts: Attempts,
     policy: &'a RoutePolicy,
-    /// The value of the request's acceptance, unread.
+    /// The value of the request's acceptance field, not parsed yet.
     acceptance: Option<String>,
     now: Timestamp,
 }
@@ -139,7 +138,7 @@ impl RoutePolicy {
         }
     }
 
-    /// What is asked of the agent's events, where they decide and are not known.
+    /// Returns the query for the agent's attestations, where they decide and are not known.
     pub fn attested_query(&self, verdict: &Verdict, now: Timestamp) -> Option<AttestedQuery> {
         let (agent, rule) = (verdict.agent.as_ref()?, self.agents.liability.as_ref()?);
         let counts = rule.basis.contains(&Basis::Attested);
@@ -158,8 +157,8 @@ impl RoutePolicy {
 }
 
 impl DecisionStep<'_> {
-    /// The same where the liable wallet, or its events, could not be asked: the agent is served without what
-    /// they would have said, or not told to be refused for it.
+    /// Turns the denial [`AgentDenial::LiableNotProved`] into "unavailable", for a liable wallet or events
+    /// that could not be read: they might have proved the agent.
     fn unless_not_proved(self) -> Self {
         match self {
             Self::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
@@ -190,14 +189,14 @@ impl<'a> AccountStep<'a> {
         &self.attempt
     }
 
-    /// Goes on with what is known of its account: `state` is `None` where the chain did not say, or was not
-    /// asked, and `verdict` where its source did not give one.
+    /// Continues with the account: `state` is `None` where the chain did not answer or was not asked,
+    /// `verdict` where its source gave none.
     pub fn answer(self, state: Option<AccountState>, verdict: Option<Arc<Verdict>>) -> DecisionStep<'a> {
         self.answer_with(state, verdict, Vec::new())
     }
 
-    /// The same with the acceptances that domains' files have of the agent, of which the last one is tried
-    /// first.
+    /// Continues as [`answer`](Self::answer), with the acceptances of the agent in domains' files. The last
+    /// one is tried first.
     pub fn answer_with(
         self,
         state: Option<AccountState>,
@@ -216,7 +215,7 @@ impl<'a> AccountStep<'a> {
         };
         let word = verdict.agent.as_ref().map(|agent| agent.domains);
         let judging = Judging { candidates, attempt, state, verdict, listed, tries: LISTED_TRIES };
-        // Where it does not count, an acceptance would hide what does.
+        // Where acceptances do not count, one would hide the basis that does.
         let counts = judging.candidates.policy.agents.counts(Basis::Accepted);
         match (word, &judging.candidates.acceptance) {
             (None, _) => judging.conclude(None),
@@ -232,12 +231,12 @@ impl<'a> AccountStep<'a> {
 }
 
 impl Verdict {
-    /// Checks an acceptance of the agent of this wallet but for its signature. Gives the hash of the agent's
+    /// Checks all of an acceptance of this wallet's agent but its signature. Returns the hash of the agent's
     /// scope.
     ///
     /// # Errors
     ///
-    /// The member that differs, or the time.
+    /// [`Problem`]: the member that differs, or the time.
     pub fn check_acceptance(
         &self,
         acceptance: &Acceptance,
@@ -262,7 +261,7 @@ impl Verdict {
 }
 
 impl<'a> Judging<'a> {
-    /// Goes on with the acceptance that the request presents, checked but for its signature.
+    /// Continues with the acceptance that the request presents, if all but its signature holds.
     fn try_presented(self, presented: Result<Acceptance, Problem>) -> DecisionStep<'a> {
         match presented.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance))) {
             Ok((scope_hash, acceptance)) => DecisionStep::Acceptance(AcceptanceStep {
@@ -275,7 +274,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Goes on with the next acceptance of a domain's file that is one of this registration.
+    /// Continues with the next acceptance of a domain's file that is of this registration.
     fn try_listed(mut self, mut problem: Option<Problem>) -> DecisionStep<'a> {
         while let (Some(listed), 1..) = (self.listed.pop(), self.tries) {
             match self.check(&listed) {
@@ -290,13 +289,13 @@ impl<'a> Judging<'a> {
         self.conclude(problem)
     }
 
-    /// Checks an acceptance of the agent but for its signature. Gives the hash of the agent's scope.
+    /// Checks all of an acceptance of the agent but its signature. Returns the hash of the agent's scope.
     fn check(&self, acceptance: &Acceptance) -> Result<B256, Problem> {
         let (policy, now) = (self.candidates.policy, self.candidates.now);
         self.verdict.check_acceptance(acceptance, self.attempt.account.address, policy, now)
     }
 
-    /// Judges the agent, whose acceptance has this problem, if need be by its events.
+    /// Judges the agent, by its events where they decide. `problem` is that of its acceptance.
     fn conclude(self, problem: Option<Problem>) -> DecisionStep<'a> {
         match self.candidates.policy.attested_query(&self.verdict, self.candidates.now) {
             Some(query) => DecisionStep::Attested(AttestedStep { judging: self, query, problem }),
@@ -317,12 +316,12 @@ impl<'a> Judging<'a> {
 }
 
 impl<'a> AcceptanceStep<'a> {
-    /// What the liable wallet is asked, if it has code.
+    /// Returns the query for the liable wallet: whether it has code, and whether that accepts the signature.
     pub fn query(&self) -> SignerQuery {
         SignerQuery::of(&self.acceptance, self.scope_hash, self.judging.verdict.as_of.block_number)
     }
 
-    /// Goes on with what is known of the liable wallet: `None` where the chain did not say, or was not asked.
+    /// Continues with the liable wallet's code: `None` where the chain did not answer or was not asked.
     pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
         let Self { mut judging, acceptance, scope_hash, problem } = self;
         let Some(code) = code else { return judging.judge(None).unless_not_proved() };
@@ -335,7 +334,7 @@ impl<'a> AcceptanceStep<'a> {
         }
     }
 
-    /// Goes on with an acceptance that a domain of the liable wallet has withdrawn.
+    /// Continues where a domain of the liable wallet has withdrawn the acceptance.
     pub fn withdrawn(self) -> DecisionStep<'a> {
         let problem = self.problem.or(Some(Problem::Member("withdrawn".into())));
         self.judging.try_listed(problem)
@@ -343,13 +342,13 @@ impl<'a> AcceptanceStep<'a> {
 }
 
 impl<'a> AttestedStep<'a> {
-    /// What is asked.
+    /// Returns the query for the attestations.
     pub const fn query(&self) -> &AttestedQuery {
         &self.query
     }
 
-    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or no way to
-    /// know it.
+    /// Continues with the time of the last event by the liable wallet; `None` where there is none, or its
+    /// time cannot be known.
     pub fn answer(self, at: Option<Timestamp>) -> DecisionStep<'a> {
         let Self { mut judging, problem, .. } = self;
         if let Some(at) = at {
@@ -358,7 +357,7 @@ impl<'a> AttestedStep<'a> {
         judging.judge(problem)
     }
 
-    /// Goes on where the chain did not answer, or was not asked.
+    /// Continues where the chain did not answer or was not asked.
     pub fn unanswered(self) -> DecisionStep<'a> {
         self.answer(None).unless_not_proved()
     }
@@ -370,7 +369,7 @@ impl<'a> NonceStep<'a> {
         &self.attempt
     }
 
-    /// Its account.
+    /// The state of its account.
     pub const fn state(&self) -> AccountState {
         self.state
     }
@@ -380,7 +379,7 @@ impl<'a> NonceStep<'a> {
         &self.verdict
     }
 
-    /// Goes on with what became of its nonce.
+    /// Continues with the result of spending its nonce.
     pub fn answer(self, spending: Spending) -> DecisionStep<'a> {
         let Self { candidates, attempt, verdict, .. } = self;
         match spending {

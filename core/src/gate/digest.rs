@@ -11,7 +11,7 @@ use super::{
 /// The field, in lower case.
 pub(super) const FIELD: &str = "content-digest";
 
-/// Checks that content has a digest, before it is asked whether the signature covers it.
+/// Checks that content has a digest, before the check that the signature covers it.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub(super) fn check_presence(request: &Request<'_>) -> Result<(), RefusalCode> {
 }
 
 /// Compares the received digests, if there are any, with the content. Every supported one has to match, and
-/// one has to be there. Where a proxy keeps the content, the field is checked for its form.
+/// there has to be one. Where a proxy keeps the content, only the form of the field is checked.
 ///
 /// # Errors
 ///

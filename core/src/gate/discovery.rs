@@ -1,4 +1,4 @@
-//! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients what a route asks for
+//! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients the requirements of a route
 //! before they sign. It grants nothing, and the challenge of a refusal counts where the two differ.
 
 use serde::{Serialize, Serializer};
@@ -29,8 +29,8 @@ struct Route<'a> {
     account_verification: &'static str,
 }
 
-/// The document of a service with accounts on `chain`, as JSON. Each route is a pattern, an absolute
-/// path, one that ends in `/*`, or `default`, with what it asks of signatures.
+/// Returns the document of a service with accounts on `chain`, as JSON. Each route is a pattern (an absolute
+/// path, one that ends in `/*`, or `default`) with its rules for signatures.
 pub fn discovery_document<'a>(
     chain: u64,
     routes: impl IntoIterator<Item = (&'a str, &'a SignatureRules)>,
@@ -43,7 +43,7 @@ pub fn discovery_document<'a>(
     let is_universal = route_policies.iter().all(|(_, route)| route.account_verification == "universal");
     let posture = if is_universal { Posture::Universal } else { Posture::EoaOnly };
     let document = Document {
-        // What holds for a route that is not listed.
+        // For routes that are not listed.
         max_validity_sec: BASELINE_VALIDITY,
         chains: [format!("eip155:{chain}")],
         account_verification: posture.into(),

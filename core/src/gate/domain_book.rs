@@ -1,15 +1,15 @@
-//! What the files of a gate's domains say of liable wallets, from one fetch to the next.
+//! Statements of the files of a gate's domains about liable wallets, kept from one fetch to the next.
 //!
 //! ```text
-//!   unread --file--> known --file--> known: a wallet that it lost no longer counts, a new one only after a delay
+//!   unread --file--> known --file--> known: a wallet that it lost no longer counts, a new one after a delay
 //!     ^               |  ^
 //!     |            failed |  the last file counts for a day, and overrules for as long as there is no other
 //!     +--gone, failed-+--+
 //! ```
 //!
-//! A file that is gone (404, 410) takes all its wallets with it. One that comes back is known: its wallets
-//! are new. What a domain has withdrawn or disowned of a wallet holds until a file that binds the wallet
-//! again says otherwise.
+//! A file that is gone (404, 410) takes all its wallets with it. The domain stays known: wallets of a file
+//! that comes back are new. Withdrawn acceptances and disowned agents of a wallet stay so until a file that
+//! binds the wallet again says otherwise.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,27 +27,27 @@ use crate::{
     liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment},
 };
 
-/// The wallets of a domain of which it is known what was said against their agents: those that it binds, and
-/// the last ones that it bound before.
+/// The most wallets of a domain with remembered withdrawals and disowned agents: those that its file binds,
+/// and the last ones that it bound before.
 const MOST_WALLETS: usize = 1_024;
 
 /// Seconds for which the last good file counts while no other can be fetched.
 const KEPT_SECONDS: u64 = 86_400;
 
-/// The domains of a gate, and what is known of each.
+/// The domains of a gate with their last files.
 #[derive(Clone, Debug, Default)]
 pub struct DomainBook {
     domains: BTreeMap<DomainName, Arc<KnownDomain>>,
 }
 
-/// What became of a fetch.
+/// The result of fetching a domain's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// A file, and those of its wallets that have signed for the domain, as was verified.
+    /// A file, and those of its wallets that have signed for the domain, as the host has verified.
     File(DomainFile, Vec<LiableWallet>),
     /// The domain says that it has none.
     Gone,
-    /// Neither is known: transport, TLS, the server's own failure, or a file that cannot be read.
+    /// Neither is known: transport, TLS, a failure of the server, or a file that cannot be read.
     Failed(String),
 }
 
@@ -56,14 +56,14 @@ struct KnownDomain {
     /// A file was read before.
     is_known: bool,
     file: Option<KnownFile>,
-    /// What it says against agents of the wallets that it binds, and last said of those that it once bound.
+    /// Withdrawals and disowned agents of the wallets that the file binds, and of those bound before.
     against: BTreeMap<Address, Against>,
 }
 
-/// What a domain says against agents of a wallet.
+/// The withdrawn acceptances and disowned agents of a wallet, by one domain.
 #[derive(Clone, Debug, Default)]
 struct Against {
-    /// When a file last bound the wallet.
+    /// Unix seconds of the last file that bound the wallet.
     bound_at: u64,
     withdrawn: Arc<BTreeSet<B256>>,
     not_ours: Arc<BTreeSet<U256>>,
@@ -82,17 +82,17 @@ struct BoundWallet {
     counts_from: u64,
 }
 
-/// A domain at one time.
+/// The wallets of a domain at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainState {
     /// The wallets that count.
     pub counted: Vec<Address>,
-    /// Those that are new and do not count yet, and those with a signature that does not hold now.
+    /// The wallets that are new and do not count yet, and those with a signature that does not hold now.
     pub waiting: Vec<Address>,
 }
 
 impl DomainBook {
-    /// These domains, of which nothing is known yet.
+    /// Starts a book of these domains, without any file.
     pub fn new(domains: impl IntoIterator<Item = DomainName>) -> Self {
         Self { domains: domains.into_iter().map(|domain| (domain, Arc::default())).collect() }
     }
@@ -102,8 +102,8 @@ impl DomainBook {
         self.domains.keys()
     }
 
-    /// Takes in what became of a fetch. Returns the wallets that are new in a known file: they count after
-    /// `delay_seconds`.
+    /// Updates a domain by the result of a fetch. Returns the wallets that are new at a known domain: they
+    /// count after `delay_seconds`.
     pub fn update(
         &mut self,
         domain: &DomainName,
@@ -149,8 +149,8 @@ impl DomainBook {
         new
     }
 
-    /// What the files say of an agent under a policy, and the acceptances that they have of it now, the one
-    /// that lasts longest as the last.
+    /// Returns the word of the files on an agent under a policy, and their acceptances of it that hold now,
+    /// the one that lasts longest last.
     pub fn word(
         &self,
         policy: &AgentPolicy,
@@ -176,12 +176,12 @@ impl DomainBook {
         (if is_named { DomainWord::Named } else { DomainWord::Silent }, listed)
     }
 
-    /// Whether a domain of this liable wallet has withdrawn the acceptance with this digest.
+    /// Returns whether a domain of this liable wallet has withdrawn the acceptance with this digest.
     pub fn has_withdrawn(&self, liable: Address, digest: B256) -> bool {
         self.against(liable).any(|against| against.withdrawn.contains(&digest))
     }
 
-    /// A domain's wallets at this time; `None` where no file counts.
+    /// Returns a domain's wallets at this time; `None` where no file counts.
     pub fn state(&self, domain: &DomainName, now: Timestamp) -> Option<DomainState> {
         let now = now.seconds();
         let file = self.domains.get(domain)?.file.as_ref().filter(|file| file.is_fresh(now))?;
@@ -189,15 +189,15 @@ impl DomainBook {
         Some(DomainState { counted, waiting })
     }
 
-    /// What domains say against agents of this wallet, however old it is.
+    /// Returns the domains' withdrawals and disowned agents of this wallet, of any age.
     fn against(&self, wallet: Address) -> impl Iterator<Item = &Against> {
         self.domains.values().filter_map(move |known| known.against.get(&wallet))
     }
 }
 
 impl KnownDomain {
-    /// Takes in what a file says against agents: of the wallets that it binds, nothing else any more; of
-    /// those that were bound before, that as well.
+    /// Stores a file's withdrawals and disowned agents: in place of the former ones for the wallets that it
+    /// binds, beside them for those that were bound before.
     fn note_against<'a>(
         &mut self,
         bound: impl Iterator<Item = &'a Address>,
@@ -220,7 +220,7 @@ impl KnownDomain {
     }
 }
 
-/// Adds what is new, if the set does not become too large to keep.
+/// Adds entries to a set, unless it would become too large to keep.
 fn add<T: Copy + Ord>(set: &mut Arc<BTreeSet<T>>, more: &BTreeSet<T>) {
     const MOST: usize = 16_384;
     if set.len() + more.len() <= MOST && !more.is_subset(set) {
@@ -336,7 +336,7 @@ mod tests {
         let said = DomainFile { withdrawn, not_ours, ..DomainFile::default() };
         let failed = Fetched::Failed(String::new());
         let book = book([(NOW, Fetched::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
-        // Also where the file no longer counts.
+        // A file that no longer counts disowns as well.
         for now in [NOW, NOW + 2 * DAY] {
             assert_eq!(word(&book, ACME, now), DomainWord::Disowned, "{now}");
             assert_eq!(word(&book, OTHER, now), DomainWord::Silent, "{now}");

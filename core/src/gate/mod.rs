@@ -1,11 +1,11 @@
-//! A gate in front of a service: is a request signed by the wallet it names, and is that wallet's agent
-//! served?
+//! A gate in front of a service. It decides whether a request is signed by the wallet that it names, and
+//! whether the route serves that wallet's agent.
 //!
-//! The signature is ERC-8128 over HTTP Message Signatures (RFC 9421). A host reads a request, and does what
-//! this module asks of it:
+//! The signature is ERC-8128 over HTTP Message Signatures (RFC 9421). A host reads a request and carries out
+//! the steps that this module asks for:
 //!
 //! ```text
-//! Request, SignatureRules --> Attempts --> Attempt --------> AccountQuery --> AccountState, Verdict   one round trip
+//! Request, SignatureRules --> Attempts --> Attempt --------> AccountQuery --> AccountState, Verdict
 //!                       |            |                                    |
 //!                       |          nonce <-- admitted <-- AgentPolicy <--------+
 //!                       v            v                      v
@@ -22,19 +22,19 @@
 //! | `structured`, `base`, `digest` | structured fields, signature bases, content digests: the RFCs |
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
-//! | `account`, `read_limits` | the question for the chain; how many may be asked |
-//! | `attested` | whether the liable wallet has attested, where no index says |
+//! | `account`, `read_limits` | the query about an account; limits on such queries |
+//! | `attested` | the query for attestations by the liable wallet, where no index has them |
 //! | `api_terms` | which answers of the read API are verdicts |
 //! | `decision` | the order of the steps, for hosts to drive |
-//! | `verdict` | a verdict, and what is found of its agent's liable wallet |
+//! | `verdict` | a verdict, and the findings on its agent's liable wallet |
 //! | `policy` | which agents are served |
-//! | `domain_book` | what the files of domains say of liable wallets, over time |
+//! | `domain_book` | statements of domains' files about liable wallets, over time |
 //! | `settings` | the policies of a configuration file |
-//! | `record` | what is kept of an admission, and verified years later |
-//! | `output_headers` | the names of the headers for the upstream, and what reads as one |
+//! | `record` | records of admissions, which can be verified years later |
+//! | `output_headers` | the headers for the upstream, and names that services read as theirs |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
-//! | `signing` | the client's side: what is signed, and the headers that carry it |
-//! | `discovery` | what routes ask for, for clients that want to know before |
+//! | `signing` | the client's side: the message to sign, and the headers of a signed request |
+//! | `discovery` | the document that tells clients the requirements of routes |
 //!
 //! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying
 //! them means running the deployment.

@@ -1,5 +1,5 @@
-//! The headers of an answer for the upstream, and what reads as one of them: the one place where their names
-//! are compared.
+//! The headers of an answer for the upstream, and the names that services read as theirs. Names are compared
+//! here alone.
 
 /// The headers that an answer has for the upstream.
 pub const OUTPUT_HEADERS: [&str; 7] = [
@@ -12,8 +12,8 @@ pub const OUTPUT_HEADERS: [&str; 7] = [
     "kya-verdict",
 ];
 
-/// Whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI and its kin (WSGI,
-/// Rack, PHP) fold case and take every separator for the same one.
+/// Returns whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI, WSGI, Rack and
+/// PHP fold case and take every separator for the same one.
 pub fn reads_as_output_header(name: &str) -> bool {
     let name = name.trim();
     let is_same = |(byte, expected): (u8, u8)| {
@@ -24,8 +24,8 @@ pub fn reads_as_output_header(name: &str) -> bool {
         .any(|output| name.len() == output.len() && name.bytes().zip(output.bytes()).all(is_same))
 }
 
-/// Whether a header in lower case reads as one of [`OUTPUT_HEADERS`] and has another name, so that it stays
-/// beside the gate's own where that is set.
+/// Returns whether a header in lower case reads as one of [`OUTPUT_HEADERS`] under another name, so that it
+/// stays beside the gate's own where that is set.
 pub fn is_lookalike(name: &str) -> bool {
     reads_as_output_header(name) && !OUTPUT_HEADERS.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Which agents a route serves, once a signature has shown which wallet asks.
+//! The policy that decides, once a signature has shown the wallet, whether a route serves its agent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     registry::{kya::Decision, liability::Basis},
 };
 
-/// What a route asks of an agent.
+/// The rules of a route for agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentPolicy {
     /// The decisions that are served.
@@ -20,7 +20,7 @@ pub struct AgentPolicy {
     pub liable: Wallets,
     /// The domains of further liable persons that are served.
     pub domains: Vec<DomainName>,
-    /// What ties the liable wallet to the agent, where it matters.
+    /// Rule on the basis that ties the liable wallet to the agent; `None` accepts any.
     pub liability: Option<LiabilityRule>,
     /// Creators.
     pub creators: Wallets,
@@ -28,21 +28,21 @@ pub struct AgentPolicy {
     pub remaining_seconds: u64,
 }
 
-/// What has to tie a liable wallet to its agent. A registration can name any wallet, so that a name alone
-/// proves nothing.
+/// The bases that may tie a liable wallet to its agent. A registration can name any wallet, so that a name
+/// alone proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiabilityRule {
     /// The bases that count.
     pub basis: Vec<Basis>,
-    /// How old an attestation by the liable wallet may be, in seconds.
+    /// The greatest age of an attestation by the liable wallet, in seconds.
     pub attested_seconds: u64,
 }
 
 impl LiabilityRule {
-    /// The rule wherever a policy names liable persons and says no more.
+    /// The bases that count where a policy names liable persons and no bases.
     pub const DEFAULT: [Basis; 3] = [Basis::Accepted, Basis::Registered, Basis::Attested];
 
-    /// The earliest time of an attestation that counts at `now`.
+    /// Returns the earliest time of an attestation that counts at `now`.
     pub(super) fn attested_since(&self, now: Timestamp) -> Timestamp {
         Timestamp::from_seconds(now.seconds().saturating_sub(self.attested_seconds))
     }
@@ -54,24 +54,24 @@ impl LiabilityRule {
     }
 }
 
-/// Wallets that are served, or not.
+/// Allowed and denied wallets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wallets {
-    /// The only ones served; empty for all of them.
+    /// The only wallets served; empty for all of them.
     pub allow: Vec<Address>,
-    /// Those not served, whatever else is said.
+    /// Wallets that are never served.
     pub deny: Vec<Address>,
 }
 
 impl Wallets {
-    /// `or_else` is whether a wallet is served that is neither denied nor among those allowed.
+    /// Returns whether a wallet is served. `or_else` decides on one that is neither denied nor allowed.
     fn serve(&self, wallet: Option<Address>, or_else: bool) -> bool {
         wallet.is_none_or(|wallet| !self.deny.contains(&wallet))
             && (or_else || wallet.is_some_and(|wallet| self.allow.contains(&wallet)))
     }
 }
 
-/// Why an agent is not served. Which wallets a policy names is not told.
+/// The reason for which an agent is not served. It does not reveal the wallets that a policy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum AgentDenial {
@@ -81,7 +81,7 @@ pub enum AgentDenial {
     AttestationTooShort,
     /// The liable person or the creator is not served.
     AgentNotAllowed,
-    /// What ties the liable wallet to the agent does not count here.
+    /// The basis that ties the liable wallet to the agent does not count here.
     #[strum(serialize = "principal_not_allowed")]
     LiableNotProved,
 }
@@ -96,20 +96,20 @@ impl AgentDenial {
 /// A rule of a policy about a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyRule {
-    /// Which decisions are served.
+    /// The decision is one that is served.
     Decision,
-    /// Which liable persons are.
+    /// The liable person is served.
     Liable,
-    /// Which creators are.
+    /// The creator is served.
     Creator,
-    /// What ties the liable wallet to the agent.
+    /// The basis that ties the liable wallet to the agent counts.
     Basis,
-    /// How long the attestation still has to hold.
+    /// The attestation holds for long enough.
     Remaining,
 }
 
 impl PolicyRule {
-    /// Its settings in a policy's table.
+    /// Returns the names of its settings in a policy's table.
     pub const fn settings(self) -> &'static str {
         match self {
             Self::Decision => "allow",
@@ -120,7 +120,7 @@ impl PolicyRule {
         }
     }
 
-    /// Why an agent that breaks it is not served.
+    /// Returns the denial of an agent that breaks it.
     const fn denial(self) -> AgentDenial {
         match self {
             Self::Decision => AgentDenial::KyaNotAllowed,
@@ -132,7 +132,7 @@ impl PolicyRule {
 }
 
 impl AgentPolicy {
-    /// Judges a verdict at this time.
+    /// Judges a verdict at `now`.
     ///
     /// # Errors
     ///
@@ -142,12 +142,12 @@ impl AgentPolicy {
         broken.map_or(Ok(()), |(rule, _)| Err(rule.denial()))
     }
 
-    /// Whether this basis is one of those that count, where the policy has a rule of it.
+    /// Returns whether a basis counts; without a rule, all do.
     pub fn counts(&self, basis: Basis) -> bool {
         self.liability.as_ref().is_none_or(|rule| rule.basis.contains(&basis))
     }
 
-    /// Whether each rule holds for a verdict at this time, in the order in which they decide.
+    /// Returns whether each rule holds for a verdict at `now`, in the order in which the rules decide.
     pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(PolicyRule, bool); 5] {
         let (agent, now) = (verdict.agent.as_ref(), verdict.time(now, Duration::ZERO));
         let has_domain = agent.is_some_and(|agent| agent.domains != DomainWord::Silent);
@@ -155,7 +155,7 @@ impl AgentPolicy {
         let serves_liable = self.liable.serve(agent.map(|agent| agent.liable), serves_all || has_domain);
         let serves_creator =
             self.creators.serve(agent.map(|agent| agent.creator), self.creators.allow.is_empty());
-        // What its domain disowns is refused under all policies.
+        // An agent that its domain disowns is refused under all policies.
         let is_disowned = agent.is_some_and(|agent| agent.domains == DomainWord::Disowned);
         let is_proved = |rule: &LiabilityRule| agent.is_some_and(|agent| rule.is_met(agent, now));
         let is_tied = !is_disowned && self.liability.as_ref().is_none_or(is_proved);
@@ -255,7 +255,7 @@ mod tests {
                 let refused = Err(AgentDenial::LiableNotProved);
                 let expected = if served { Ok(()) } else { refused };
                 assert_eq!(judged(&policy, &verdict), expected, "{basis:?} {attested_at:?} {rule:?}");
-                // What a domain disowns is refused with a rule on liability and without.
+                // A disowned agent is refused with a rule on liability and without.
                 assert_eq!(judged(&policy, &verdict.with_domains(DomainWord::Disowned)), refused);
             }
         }

@@ -4,13 +4,13 @@
 //! ```text
 //!   base, signature --EIP-191--> the wallet signed this request
 //!        |
-//!        +-- policy, registry, account, basis, acceptance, evidence --keccak--> jti -- verdict (JWS) --> the issuer admitted it
+//!        +-- policy, registry, account, basis, acceptance, evidence --keccak--> jti -- verdict (JWS)
 //!                                          |                          |
-//!                                          +---- asOf, decision ------+ what the registry's storage held at that block
+//!                                          +---- asOf, decision ------+ the registry's storage at that block
 //! ```
 //!
-//! The issuer's signature covers each byte of a line, by the token's claims or its `jti`, or the form does: a
-//! line that is not written as [`AdmissionRecord::line`] writes it is refused.
+//! The token states that its issuer admitted the request. Its signature covers each byte of a line, by the
+//! claims or `jti`, or the form does: a line that [`AdmissionRecord::line`] would write otherwise is refused.
 
 mod grounds;
 
@@ -45,7 +45,7 @@ const WITHOUT_REGISTRY: u32 = 1;
 pub struct AdmissionRecord {
     /// The version of this shape: 2, or 1 without registry, policy hash, basis and acceptance.
     pub version: u32,
-    /// When it was admitted: the second in which the verdict was signed.
+    /// Time of admission: the second in which the verdict was signed.
     pub time: Timestamp,
     /// The policy's name.
     pub policy: String,
@@ -55,9 +55,9 @@ pub struct AdmissionRecord {
     /// The registry that the verdict is of (CAIP-10): `eip155:<chain>:<address>`, the address in lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<String>,
-    /// What verified the signature.
+    /// Verifier of the wallet's signature: its key or its code.
     pub account: VerifiedBy,
-    /// What ties the liable wallet to the agent, where one is registered.
+    /// Basis that ties the liable wallet to the agent, where one is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
     /// The liable wallet's acceptance, where this is the basis: the document as it was signed.
@@ -77,34 +77,34 @@ pub struct AdmissionRecord {
     pub evidence: Option<Box<RawValue>>,
 }
 
-/// What verified a signature.
+/// The verifier of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifiedBy {
     /// The account has no code: its key signed.
     Key,
-    /// The account's code said so (ERC-1271), at that time. No later check can repeat it without the chain.
+    /// The account's code accepted it (ERC-1271). Later checks of this need the chain at that time.
     Code,
 }
 
-/// What a verified record shows.
+/// The contents of a verified record.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// When.
+    /// Time of admission.
     pub time: Timestamp,
-    /// Under which policy.
+    /// Name of the policy.
     pub policy: String,
-    /// The hash of the policy's table; `None` where the record does not say.
+    /// Hash of the policy's table; `None` where the record does not say.
     pub policy_hash: Option<B256>,
-    /// What tied the liable wallet to the agent; `None` without an agent, and where the record does not say.
+    /// Basis that tied the liable wallet to the agent; `None` without an agent or where the record has none.
     pub basis: Option<Basis>,
     /// The acceptance, where this was the basis.
     pub acceptance: Option<ProvedAcceptance>,
     /// The registry that the verdict is of; `None` where the record does not say.
     pub registry: Option<Address>,
-    /// Who asked.
+    /// The account that signed the request.
     pub account: Account,
-    /// What verified the wallet's signature.
+    /// Verifier of the wallet's signature.
     pub verified_by: VerifiedBy,
     /// The signed method.
     pub method: String,
@@ -112,35 +112,35 @@ pub struct Admission {
     pub target: String,
     /// The verdict.
     pub claims: VerdictClaims,
-    /// What the evidence proves, where there is some.
+    /// Verified evidence, where there is some.
     pub proved: Option<Verified>,
 }
 
 /// The acceptance of a verified record.
 #[derive(Clone, Debug)]
 pub struct ProvedAcceptance {
-    /// What the liable wallet signed.
+    /// The document that the liable wallet signed.
     pub acceptance: Acceptance,
     /// Its EIP-712 digest.
     pub digest: B256,
-    /// What verified its signature.
+    /// Verifier of its signature.
     pub verified_by: VerifiedBy,
 }
 
-/// What a verifier trusts.
+/// The keys, registry, code and blocks that a verifier trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted<'a> {
     /// The issuer's keys.
     pub keys: &'a KeySet,
     /// The registry that verdicts have to be of; `None` for the record's word.
     pub registry: Option<Address>,
-    /// Whether the issuer is believed that an account's code accepted a signature.
+    /// Trusts the issuer's word that an account's code accepted a signature.
     pub code: bool,
-    /// The hashes of blocks; without any, evidence only has to agree with itself.
+    /// Hashes of blocks; without any, evidence only has to agree with itself.
     pub blocks: &'a [B256],
 }
 
-/// Why a record is refused.
+/// The reason for which a record is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Not a record of this version, or not written as one.
@@ -164,7 +164,7 @@ pub enum RecordError {
     /// The wallet did not sign the request.
     #[error("the wallet did not sign the request")]
     Wallet,
-    /// The account has code, which only the chain of that time can ask.
+    /// The account had code, and only the chain at that time can verify its signature.
     #[error("the account had code, which said that it had signed; only the issuer's word is left of that")]
     Code,
     /// The liable wallet's acceptance does not hold.
@@ -217,7 +217,7 @@ impl AdmissionRecord {
         json::text(self, 2_048)
     }
 
-    /// Verifies a line. `is_signed` verifies an ES256 signature, 64 bytes, of this text by this key.
+    /// Verifies a line. `is_signed` returns whether 64 bytes are an ES256 signature of a text by a key.
     ///
     /// # Errors
     ///
@@ -302,7 +302,7 @@ impl AdmissionRecord {
         })
     }
 
-    /// The acceptance, if the record has one, as it has to be written.
+    /// Parses the acceptance, if the record has one, and checks that it is in its canonical form.
     fn accepted(&self) -> Result<Option<Acceptance>, RecordError> {
         let Some(document) = &self.acceptance else {
             return if self.scope_hash.is_none() { Ok(None) } else { Err(RecordError::Form) };
@@ -383,7 +383,7 @@ impl AdmissionRecord {
     }
 }
 
-/// The registry that a record names, on the chain of its wallet.
+/// Parses the registry that a record names, which has to be on the chain of its wallet.
 fn registry(text: &str, account: &Account) -> Result<Address, RecordError> {
     let parsed = Dialect::Tagged.account(text).ok_or(RecordError::Form)?;
     if parsed.chain != account.chain {
@@ -427,7 +427,7 @@ fn proved(
     Ok(verified)
 }
 
-/// What a signature base says of the request.
+/// The request as its signature base describes it.
 struct Asked {
     account: Account,
     created: i64,

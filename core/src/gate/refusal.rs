@@ -1,6 +1,6 @@
-//! Why a request is not authenticated: the stable codes of ERC-8128, section 6.
+//! Reasons for which a request is not authenticated: the stable codes of ERC-8128, section 6.
 
-/// A signature-layer refusal. Its code is in the challenge and in the body, and never says more than it.
+/// A refusal of the signature layer. Challenge and body have its code, and tell no more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum RefusalCode {
@@ -76,7 +76,7 @@ impl RefusalCode {
         }
     }
 
-    /// What the client can do about it, in one sentence.
+    /// Returns a remedy for the client, in one sentence.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::SignatureMissing | Self::NoAcceptableSignature => {

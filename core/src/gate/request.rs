@@ -1,9 +1,9 @@
-//! A request as the client sent it, without the connection it came by.
+//! A request as the client sent it, apart from its connection.
 
 use std::borrow::Cow;
 
-/// A target in origin form, which one in absolute form stands for (RFC 9112, section 3.2.2): the authority
-/// that it names is not the service's to choose by, no more than `Host`. Others are returned as they are.
+/// Turns a target in absolute form into origin form (RFC 9112, section 3.2.2): like `Host`, the authority
+/// that it names must not choose the service. Other targets are returned unchanged.
 pub fn origin_form(target: &str) -> Cow<'_, str> {
     let after = |scheme: &str| {
         let is_scheme = target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
@@ -26,12 +26,12 @@ pub fn origin_form(target: &str) -> Cow<'_, str> {
     }
 }
 
-/// A byte of a host and its port.
+/// Returns whether a byte may be part of a host and its port.
 const fn is_host(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b':' | b'[' | b']')
 }
 
-/// Whether a text in lower case is a host: a name without empty labels, or an address.
+/// Returns whether a text in lower case is a host: a name without empty labels, or an address.
 fn is_name_or_address(host: &str) -> bool {
     let is_label = |label: &str| {
         let is_plain = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'-' | b'_');
@@ -45,12 +45,12 @@ fn is_name_or_address(host: &str) -> bool {
     }
 }
 
-/// An HTTP request whose signature is verified. All text is raw: nothing is decoded or normalised.
+/// An HTTP request for signature verification. All text is raw: nothing is decoded or normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The method, as sent.
     pub method: &'a str,
-    /// The origin that was configured for the service. A header never says it.
+    /// The configured origin of the service, never taken from a header.
     pub origin: &'a Origin,
     /// The path and, after a `?`, the query.
     pub target: &'a str,
@@ -79,9 +79,9 @@ enum Scheme {
 pub enum Content<'a> {
     /// All of it; empty for a request without content.
     Whole(&'a [u8]),
-    /// A proxy kept it: its digest can be required and not be compared.
+    /// A proxy kept it: its digest can be required, but not compared.
     Withheld {
-        /// The request has none.
+        /// The request has no content.
         is_empty: bool,
     },
 }
@@ -122,7 +122,7 @@ impl Origin {
 }
 
 impl Content<'_> {
-    /// Whether there is none.
+    /// Returns whether there is no content.
     pub const fn is_empty(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
@@ -145,13 +145,13 @@ impl<'a> Request<'a> {
         self.target.split_once('?').map(|(_, query)| query)
     }
 
-    /// Whether there is such a field.
+    /// Returns whether there is such a field.
     pub fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|(field, _)| *field == name)
     }
 
-    /// The combined value of a field's lines (RFC 9421, section 2.1); `None` where there is no such field, or
-    /// where it holds what no signature base can.
+    /// Combines the lines of a field (RFC 9421, section 2.1); `None` where there is no such field, or where
+    /// it has bytes that a signature base cannot hold.
     pub fn field(&self, name: &str) -> Option<String> {
         let mut combined: Option<String> = None;
         for (_, line) in self.fields.iter().filter(|(field, _)| *field == name) {
@@ -163,7 +163,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Visible ASCII, the space and the tab: a signature base holds nothing else.
+/// Returns whether a signature base may hold a byte: visible ASCII, the space and the tab.
 pub(super) const fn is_signable(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~')
 }

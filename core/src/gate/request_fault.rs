@@ -1,5 +1,5 @@
 //! Requests that a proxy, the gate and the service may read in different ways. None of them is admitted,
-//! whatever its signature: what the gate decides about has to be what the service serves.
+//! whatever its signature: the gate has to decide on the same request that the service serves.
 //!
 //! | fault | why |
 //! |---|---|
@@ -12,7 +12,7 @@ use super::{
     request::Request,
 };
 
-/// Why a request is refused before its signature is looked at.
+/// The reason for which a request is refused before its signature is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum RequestFault {
@@ -49,7 +49,7 @@ impl RequestFault {
         }
     }
 
-    /// What the client can do about it, in one sentence.
+    /// Returns a remedy for the client, in one sentence.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::ReservedHeader => "Send no header that reads as KYA-Wallet or another one of the gate's.",
@@ -74,12 +74,12 @@ impl RequestFault {
     }
 }
 
-/// Which requests a route takes, whatever their signatures.
+/// The requests that a route takes, whatever their signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRules {
     /// Takes paths that have two readings: for a service that reads paths exactly as its proxy does.
     pub allow_ambiguous_targets: bool,
-    /// The paths at which a WebSocket may be opened; one that ends in `/*` stands for all below it.
+    /// The paths at which a WebSocket may be opened; one that ends in `/*` covers all paths below it.
     pub websocket_paths: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl RequestRules {
         if self.takes_protocol_of(request) { Ok(()) } else { Err(RequestFault::UpgradeNotAllowed) }
     }
 
-    /// Whether the request stays one, or opens a WebSocket where that is allowed.
+    /// Returns whether the request keeps to HTTP, or opens a WebSocket where that is allowed.
     fn takes_protocol_of(&self, request: &Request<'_>) -> bool {
         if request.method == "CONNECT" || request.has("http2-settings") {
             return false;
@@ -120,7 +120,7 @@ impl RequestRules {
     }
 }
 
-/// Whether a route's pattern covers a path.
+/// Returns whether a route's pattern covers a path.
 fn covers(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix("/*") {
         Some(parent) => path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')),
@@ -128,13 +128,13 @@ fn covers(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Whether a target is a path, or `*`, without anything that has to be encoded in every URL.
+/// Returns whether a target is a path, or `*`, in visible ASCII: all else has to be encoded in every URL.
 fn is_well_formed(target: &str) -> bool {
     (target.starts_with('/') || target == "*") && target.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether two parsers may read the path of a target as two paths: one decodes it, removes dot segments,
-/// joins slashes or cuts parameters off, and the other does not.
+/// Returns whether two parsers may read the path of a target as two paths: one decodes it, removes dot
+/// segments, joins slashes or cuts parameters off, and the other does not.
 pub fn is_ambiguous(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     let is_dots = |segment: &str| matches!(segment, "." | "..");
@@ -146,8 +146,8 @@ pub fn is_ambiguous(target: &str) -> bool {
         || path.split('%').skip(1).any(escape_is_ambiguous)
 }
 
-/// Whether the escape that this text begins with, behind its `%`, has two readings: it is none, it changes
-/// the path's segments once it is decoded, or it would not have to be there.
+/// Returns whether the escape at the start of this text, behind its `%`, has two readings: it is malformed,
+/// it changes the path's segments once decoded, or it encodes what needs no encoding.
 fn escape_is_ambiguous(text: &str) -> bool {
     let Some(byte) = escaped(text) else { return true };
     match byte {
@@ -158,10 +158,10 @@ fn escape_is_ambiguous(text: &str) -> bool {
     }
 }
 
-/// What no URL has in its path unencoded (RFC 3986, section 3.3): some proxies encode it on the way.
+/// Characters that a URL's path has to encode (RFC 3986, section 3.3): some proxies encode them on the way.
 const UNENCODED: [char; 8] = ['"', '<', '>', '^', '`', '{', '|', '}'];
 
-/// The byte of the two hexadecimal digits that a text begins with.
+/// Decodes the two hexadecimal digits at the start of a text.
 fn escaped(text: &str) -> Option<u8> {
     let digits = text.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
     u8::from_str_radix(digits, 16).ok()

@@ -1,4 +1,4 @@
-//! The policies of a gate's configuration file: what the daemon reads, and a gate in a service's own process.
+//! The policies of a gate's configuration file, for the daemon and for a gate in a service's own process.
 //!
 //! A host deserializes the tables from its file, and has them validated together by [`policies`].
 
@@ -25,13 +25,13 @@ use crate::{
     },
 };
 
-/// The days that a read API says of an attestation by the liable wallet.
+/// The days for which a read API counts an attestation by the liable wallet.
 const LONGEST_ATTESTED_DAYS: u64 = ATTESTED_SECONDS / 86_400;
 
-/// The longest validity that a policy may allow: nonces are remembered for as long.
+/// The longest validity in seconds that a policy may allow: nonces are remembered for as long.
 const LONGEST_VALIDITY: u64 = 3_600;
 
-/// Contracts that call for any caller, so that anyone can make them the creator of an agent: Multicall3, and
+/// Contracts that make calls for any caller, and could so become the creator of any agent: Multicall3, and
 /// EntryPoint 0.6, 0.7 and 0.8 (ERC-4337).
 const PUBLIC_EXECUTORS: [Address; 4] = [
     multicall::CANONICAL_ADDRESS,
@@ -40,26 +40,26 @@ const PUBLIC_EXECUTORS: [Address; 4] = [
     address!("4337084D9E255Ff0702461CF8895CE9E3b5Ff108"),
 ];
 
-/// What a route asks of a request.
+/// The rules of a route for requests.
 #[derive(Debug, Clone)]
 pub struct RoutePolicy {
     /// Its name.
     pub name: String,
     /// The scheme and authority that clients use.
     pub origin: Origin,
-    /// The request, whatever its signature.
+    /// Rules for the request, whatever its signature.
     pub requests: RequestRules,
-    /// The signature.
+    /// Rules for the signature.
     pub rules: SignatureRules,
     /// The registry of its agents.
     pub registry: Address,
-    /// The agent.
+    /// Rules for the agent.
     pub agents: AgentPolicy,
-    /// Admits every request, and records what it would have done.
+    /// Admits every request, and only reports the decision.
     pub observe: bool,
-    /// Where agents that are not served go on.
+    /// URLs for agents that are not served.
     pub links: Links,
-    /// The routes it is for, as `/.well-known/erc8128` names them.
+    /// The routes under this policy, as `/.well-known/erc8128` names them.
     pub routes: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ struct WalletsTable {
     deny: Vec<Address>,
 }
 
-/// Liable persons with agents that are served, and what has to tie their wallets to the agents.
+/// Liable persons with agents that are served, and the bases that count for their wallets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct LiableTable {
@@ -148,7 +148,7 @@ const fn default_validity() -> u64 {
     BASELINE_VALIDITY
 }
 
-/// The table `[discovery]`: what a service says of the way to its registry.
+/// The table `[discovery]`: ways to the registry that a service publishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DiscoveryTable {
@@ -159,11 +159,11 @@ pub struct DiscoveryTable {
 }
 
 impl DiscoveryTable {
-    /// The document of the service.
+    /// Returns the document of the service.
     ///
     /// # Errors
     ///
-    /// The list with a URL that cannot be published.
+    /// [`SettingError`] for a list with a URL that cannot be published.
     pub fn document(self, chain: u64, registry: Address) -> Result<WellKnown, SettingError> {
         let Self { forwarder, relayers, read_apis, documents } = self;
         for (name, urls) in [("relayers", &relayers), ("read-apis", &read_apis), ("documents", &documents)] {
@@ -174,7 +174,7 @@ impl DiscoveryTable {
     }
 }
 
-/// What all policies of a file share.
+/// Settings that all policies of a file share.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
     /// The origin of policies that name none.
@@ -185,7 +185,7 @@ pub struct Shared<'a> {
     pub chain: u64,
     /// The registry of the agents.
     pub registry: Address,
-    /// Where agents that are not served go on.
+    /// URLs for agents that are not served.
     pub links: &'a Links,
     /// Reads the name of a domain; `None` at a host that fetches no files of domains.
     pub domain: Option<fn(&str) -> Option<DomainName>>,
@@ -207,24 +207,24 @@ impl Shared<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {rule}")]
 pub struct SettingError {
-    /// Where it is in the file.
+    /// Its name in the file.
     pub setting: String,
     /// Its rule, in words for people.
     pub rule: String,
 }
 
 impl SettingError {
-    /// An error in this setting.
+    /// Makes the error of a setting.
     pub fn new(setting: impl Into<String>, rule: impl Into<String>) -> Self {
         Self { setting: setting.into(), rule: rule.into() }
     }
 }
 
-/// The policies of a file by name.
+/// Validates the policies of a file, and returns them by name.
 ///
 /// # Errors
 ///
-/// The setting that breaks its rule.
+/// [`SettingError`]: the setting that breaks its rule.
 pub fn policies(
     tables: BTreeMap<String, PolicyTable>,
     shared: &Shared<'_>,
@@ -252,15 +252,15 @@ fn ensure(holds: bool, setting: &str, rule: impl Into<String>) -> Result<(), Set
     if holds { Ok(()) } else { Err(SettingError::new(setting, rule)) }
 }
 
-/// A list of what alone is served; empty where the setting is missing. One that lost its last entry would
-/// serve all.
+/// Validates an allow list; empty where the setting is missing. An empty list in the file is an error: it
+/// would serve all.
 fn named<T>(setting: &str, list: Option<Vec<T>>) -> Result<Vec<T>, SettingError> {
     let is_empty = list.as_ref().is_some_and(Vec::is_empty);
     ensure(!is_empty, setting, "must name at least one: without this setting all are served")?;
     Ok(list.unwrap_or_default())
 }
 
-/// Whether a policy's name needs no encoding in a path.
+/// Returns whether a policy's name needs no encoding in a path.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
     !name.is_empty() && name.bytes().all(is_plain)
@@ -342,7 +342,7 @@ impl PolicyTable {
     }
 }
 
-/// Whether a text is a key of `route_policies` (ERC-8128, section 7).
+/// Returns whether a text is a key of `route_policies` (ERC-8128, section 7).
 fn is_route(text: &str) -> bool {
     let path = text.strip_suffix("/*").unwrap_or(text);
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"*?#".contains(&byte);

@@ -1,6 +1,6 @@
-//! The client's side: what an account signs for a request, and the headers that carry it.
+//! The client's side: the message that an account signs for a request, and the headers of the signed request.
 //!
-//! Any signer does, wherever its key is:
+//! Any signer of EIP-191 messages will do:
 //!
 //! ```
 //! use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
@@ -34,17 +34,16 @@ use super::{
 /// The label of the signature.
 const LABEL: &str = "request";
 
-/// What a signature says of itself.
+/// The parameters of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SigningTerms<'a> {
     /// The account that signs.
     pub account: Account,
-    /// When, in unix seconds.
+    /// Time of signing, in unix seconds.
     pub created: u64,
-    /// For how many seconds it is valid: every gate takes 60.
+    /// Seconds for which the signature is valid: every gate accepts 60.
     pub valid_seconds: u64,
-    /// A text that the account has signed nothing else with: 128 random bits, in hexadecimal digits or
-    /// base64.
+    /// A text that no other signature of the account has: 128 random bits, in hexadecimal digits or base64.
     pub nonce: &'a str,
 }
 
@@ -53,15 +52,15 @@ pub struct SigningTerms<'a> {
 pub struct Unsigned {
     message: String,
     parameters: String,
-    /// The digest that the request did not have yet.
+    /// The digest to add, where the request has none.
     digest: Option<String>,
 }
 
 impl Unsigned {
-    /// What is to be signed for a request of the `tagged` dialect: scheme, authority, method, path and query,
-    /// and the digest and the type of its content. No content has a digest, too, except for GET and HEAD: not
-    /// every proxy tells its gate that there is none. `None` where one of them has a value that cannot be
-    /// signed, or the nonce is not of visible ASCII characters and spaces, without quotes and backslashes.
+    /// Prepares a request for a signature of the `tagged` dialect, over scheme, authority, method, path,
+    /// query, and the content's digest and type. Empty content gets a digest too, except with GET and HEAD:
+    /// not every proxy tells its gate that there is none. `None` where one of these cannot be signed, or the
+    /// nonce has a character that is not visible ASCII or a space, or is a quote or a backslash.
     pub fn new(request: &Request<'_>, terms: &SigningTerms<'_>) -> Option<Self> {
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
         if !terms.nonce.bytes().all(is_plain) {
@@ -93,13 +92,13 @@ impl Unsigned {
         Some(Self { message: signature_base(&request, input)?, parameters, digest })
     }
 
-    /// What the account signs as a message (EIP-191), or an account with code accepts as one (ERC-1271).
+    /// Returns the message that the account signs (EIP-191), or that an account's code accepts (ERC-1271).
     pub const fn message(&self) -> &[u8] {
         self.message.as_bytes()
     }
 
-    /// The headers that make the request a signed one, with names in lower case: `content-digest` where the
-    /// request needs a digest and has none, `signature-input` and `signature`.
+    /// Returns the headers to add to the request, with names in lower case: `content-digest` where it needs a
+    /// digest and has none, `signature-input` and `signature`.
     pub fn headers(self, signature: &[u8]) -> Vec<(&'static str, String)> {
         let digest = self.digest.map(|digest| (digest::FIELD, digest));
         let signature = Base64::encode_string(signature);

@@ -1,4 +1,4 @@
-//! A verdict as the gate judges it, and what is found of its agent's liable wallet.
+//! A verdict as the gate judges it, with the findings on its agent's liable wallet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ pub struct Verdict {
     /// The last second at which the attestation is current; `None` where the agent is not compliant, and
     /// where the attestation never lapses.
     pub compliant_until: Option<Timestamp>,
-    /// The block that the registry was read at, or of the change that was announced since.
+    /// The block at which the registry was read, or the block of a change that was announced since.
     pub as_of: StatedAt,
 }
 
@@ -39,24 +39,24 @@ pub struct VerdictAgent {
     pub creator: Address,
     /// The wallet of the liable person.
     pub liable: Address,
-    /// What ties that wallet to the agent.
+    /// Basis that ties that wallet to the agent.
     pub basis: Basis,
-    /// When that wallet last attested, where this is the basis.
+    /// Time of that wallet's last attestation, where this is the basis.
     pub attested_at: Option<Timestamp>,
     /// The acceptance, where this is the basis.
     pub acceptance: Option<Arc<Acceptance>>,
-    /// What the files of domains say of the liable wallet and the agent.
+    /// Word of domains' files on the liable wallet and the agent.
     pub domains: DomainWord,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
     /// The Keccak-256 of its operational scope.
     pub scope_hash: B256,
 }
 
-/// What the files of a gate's domains say of a liable wallet and an agent that names it.
+/// The word of the files of a gate's domains on a liable wallet and an agent that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DomainWord {
-    /// Nothing.
+    /// No domain of the policy has the wallet, and none disowns the agent.
     Silent,
     /// The wallet is that of a domain of the policy.
     Named,
@@ -65,19 +65,19 @@ pub enum DomainWord {
 }
 
 impl VerdictAgent {
-    /// What ties the liable wallet to the agent, as it is stated.
+    /// Returns the liability as a token states it.
     pub fn liability(&self) -> Liability {
         let Self { liable: wallet, basis, attested_at, .. } = *self;
         Liability { wallet, basis, attested_at, parent_basis: None }
     }
 
-    /// The last second of the acceptance that the basis rests on.
+    /// Returns the last second of the acceptance, where this is the basis.
     pub fn accepted_until(&self) -> Option<Timestamp> {
         self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
     }
 
-    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one
-    /// another. An acceptance that the API saw is none that this gate's request presents.
+    /// Makes an agent of its record and of `told`, the liability by a read API; `None` where they contradict
+    /// each other. An acceptance that the API saw does not count here: this gate's request may lack it.
     pub(super) fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
         let (creator, liable) = (record.creator, record.haftungsperson);
         let is_registered = creator == liable;
@@ -139,7 +139,7 @@ impl Verdict {
         })
     }
 
-    /// What a token about `wallet` states of it.
+    /// Returns the verdict as a token about `wallet` states it.
     pub fn stated(&self, wallet: Address) -> Stated {
         Stated {
             wallet,
@@ -151,8 +151,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict after a change that was announced at `block`. A change for the worse counts until a
-    /// verdict of that block or a later one is known; one for the better is left to that verdict.
+    /// Returns the verdict after a change that was announced at `block`. A change for the worse counts until
+    /// a verdict of that block or a later one is known; one for the better waits for that verdict.
     #[must_use]
     pub fn changed_to(self, decision: Decision, reason: Option<Reason>, block: u64) -> Self {
         let rank = |decision| match decision {
@@ -173,14 +173,14 @@ impl Verdict {
         }
     }
 
-    /// The verdict with a change of its agent.
+    /// Returns the verdict with a changed agent.
     fn with_agent(&self, change: impl FnOnce(&mut VerdictAgent)) -> Self {
         let mut verdict = self.clone();
         verdict.agent.as_mut().map(change);
         verdict
     }
 
-    /// The verdict on an agent that its liable wallet has accepted.
+    /// Returns the verdict on an agent that its liable wallet has accepted.
     #[must_use]
     pub fn accepted(&self, acceptance: Acceptance) -> Self {
         self.with_agent(|agent| {
@@ -189,8 +189,8 @@ impl Verdict {
         })
     }
 
-    /// The verdict on an agent that its liable wallet last attested for then. What is too long before `now`
-    /// to be a basis changes nothing.
+    /// Returns the verdict on an agent for which its liable wallet last attested at `at`. The verdict stays
+    /// the same where that is too long before `now` to be a basis.
     #[must_use]
     pub fn attested(&self, at: Timestamp, now: Timestamp) -> Self {
         let age = self.time(now, Duration::ZERO).seconds().saturating_sub(at.seconds());
@@ -200,7 +200,7 @@ impl Verdict {
         self.with_agent(|agent| (agent.basis, agent.attested_at) = (Basis::Attested, Some(at)))
     }
 
-    /// The verdict on an agent of which the files of domains say this. One that is disowned is only named.
+    /// Returns the verdict with the word of domains' files. The basis of a disowned agent becomes "named".
     #[must_use]
     pub fn with_domains(&self, word: DomainWord) -> Self {
         self.with_agent(|agent| {
@@ -211,15 +211,15 @@ impl Verdict {
         })
     }
 
-    /// The clock's time, or the time of the verdict's block and what has passed since it was read, where the
-    /// clock is behind that.
+    /// Returns the clock's time or, where the clock is behind that, the time of the verdict's block plus the
+    /// time since it was read.
     pub(super) fn time(&self, now: Timestamp, since_read: Duration) -> Timestamp {
         let block_time = self.as_of.block_timestamp.unwrap_or_default().as_millis();
         let passed = u64::try_from(since_read.as_millis()).unwrap_or(u64::MAX);
         now.max(Timestamp::from_millis(block_time.saturating_add(passed)))
     }
 
-    /// Whether a verdict that was read so long ago still holds, by its own times.
+    /// Returns whether a verdict that was read `since_read` ago still holds by its own times.
     pub fn holds_at(&self, now: Timestamp, since_read: Duration) -> bool {
         let now = self.time(now, since_read);
         self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())

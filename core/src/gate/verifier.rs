@@ -30,18 +30,18 @@ const CANDIDATES: usize = 8;
 /// The candidates of a request. A candidate that fails never hides a later one that passes.
 #[derive(Debug)]
 pub struct Attempts {
-    /// Candidates that are still to be tried.
+    /// Candidates that have not been tried yet.
     left: VecDeque<Result<Attempt, RefusalCode>>,
     first_refusal: Option<RefusalCode>,
     is_unavailable: bool,
 }
 
 impl Attempts {
-    /// The candidates of a request at the unix second `now`, every check done that needs no account.
+    /// Reads the candidates of a request at the unix second `now`, with all checks that need no account.
     ///
     /// # Errors
     ///
-    /// A failure of the whole message: a missing or malformed field, a limit, no candidate.
+    /// A failure of the whole message: a missing or malformed field, an exceeded limit, no candidate.
     pub fn of(request: &Request<'_>, rules: &SignatureRules, now: u64) -> Result<Self, RefusalCode> {
         let (inputs, signatures) = (field(request, "signature-input"), field(request, "signature"));
         let (inputs, signatures) = (inputs?, signatures?);
@@ -66,7 +66,7 @@ impl Attempts {
         Ok(Self { left, first_refusal: None, is_unavailable: false })
     }
 
-    /// The next candidate that is left to its account.
+    /// Returns the next candidate that passed all checks but the account's.
     #[expect(clippy::should_implement_trait, reason = "its caller refuses candidates between two of them")]
     pub fn next(&mut self) -> Option<Attempt> {
         loop {
@@ -77,14 +77,14 @@ impl Attempts {
         }
     }
 
-    /// Notes why the last candidate is not the one.
+    /// Notes the refusal of the last candidate.
     pub fn refuse(&mut self, refusal: RefusalCode) {
         self.is_unavailable |= refusal == RefusalCode::SignatureVerificationUnavailable;
         self.first_refusal.get_or_insert(refusal);
     }
 
-    /// The refusal of the request when no candidate is left: the first one's, unless one could not be
-    /// verified.
+    /// Returns the refusal of the request once no candidate is left: the first candidate's, unless one could
+    /// not be verified.
     pub fn conclude(self) -> RefusalCode {
         if self.is_unavailable {
             return RefusalCode::SignatureVerificationUnavailable;
@@ -93,7 +93,7 @@ impl Attempts {
     }
 }
 
-/// A signature field.
+/// Returns the combined value of a signature field.
 fn field(request: &Request<'_>, name: &str) -> Result<String, RefusalCode> {
     if !request.has(name) {
         return Err(RefusalCode::SignatureMissing);

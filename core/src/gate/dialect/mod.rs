@@ -20,15 +20,15 @@ pub enum Dialect {
     Untagged,
 }
 
-/// What may have to be signed, in the order in which a challenge lists it.
+/// The components that may have to be signed, in the order in which a challenge lists them.
 const COMPONENTS: [&str; 7] =
     ["@scheme", "@authority", "@method", "@path", "@query", "content-digest", "content-type"];
 
 impl Dialect {
-    /// Both.
+    /// Both dialects.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Whether a signature with these parameters is one of this dialect.
+    /// Returns whether a signature with these parameters is of this dialect.
     pub(super) fn has_signed(self, parameters: &Parameters) -> bool {
         match self {
             Self::Tagged => tagged::has_signed(parameters),
@@ -36,8 +36,8 @@ impl Dialect {
         }
     }
 
-    /// The components that bind a signature to this request, and then those that a route wants besides, each
-    /// once (RFC 9421, section 2).
+    /// Returns the components that bind a signature to this request, then the further ones that a route
+    /// wants, each once (RFC 9421, section 2).
     pub(super) fn required<'a>(
         self,
         request: &Request<'_>,
@@ -51,7 +51,7 @@ impl Dialect {
         COMPONENTS.into_iter().filter(binds).chain(besides)
     }
 
-    /// The account that a `keyid` names.
+    /// Parses the account that a `keyid` names.
     pub(super) fn account(self, keyid: &str) -> Option<Account> {
         let namespace = match self {
             Self::Tagged => tagged::NAMESPACE,

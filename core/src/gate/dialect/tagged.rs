@@ -7,12 +7,12 @@ use crate::gate::{request::Request, structured};
 /// The prefix of `keyid`: CAIP-10.
 pub(super) const NAMESPACE: &str = "eip155:";
 
-/// Whether a signature is of this dialect.
+/// Returns whether a signature is of this dialect.
 pub(super) fn has_signed(parameters: &Parameters) -> bool {
     structured::text(parameters, "tag") == Some("erc8128")
 }
 
-/// Whether a received component is to be signed: the five that bind the request, and the content's two.
+/// Returns whether a component has to be signed: the five that bind the request, and the content's two.
 pub(super) fn requires(component: &str, request: &Request<'_>) -> bool {
     match component {
         "@scheme" | "@authority" | "@method" | "@path" | "@query" => true,

@@ -8,18 +8,18 @@ use crate::gate::{request::Request, structured};
 /// The prefix of `keyid`.
 pub(super) const NAMESPACE: &str = "erc8128:";
 
-/// Whether a signature is of this dialect. One with another tag is another profile's.
+/// Returns whether a signature is of this dialect. A signature with a tag is of another profile.
 pub(super) fn has_signed(parameters: &Parameters) -> bool {
     let keyid = structured::text(parameters, "keyid").unwrap_or_default();
     !parameters.contains_key("tag") && keyid.starts_with(NAMESPACE)
 }
 
-/// Whether a received component is to be signed. The scheme and the content's type never are, the query only
-/// where there is one: the signature does not bind them.
+/// Returns whether a component has to be signed. The signature never binds the scheme and the content's type,
+/// and the query only where there is one.
 pub(super) fn requires(component: &str, request: &Request<'_>) -> bool {
     match component {
         "@authority" | "@method" | "@path" => true,
-        // The clients take `/items?` for a target without a query.
+        // The clients treat `/items?` as a target without a query.
         "@query" => request.query().is_some_and(|query| !query.is_empty()),
         "content-digest" => request.has("content-digest") || !request.content.is_empty(),
         _ => false,

@@ -1,4 +1,4 @@
-//! What an admission rests on, and its id, which the issuer's token signs.
+//! The grounds of an admission, and their id, which the issuer's token signs.
 
 use alloy_primitives::{B256, hex, keccak256};
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::VerifiedBy;
 use crate::liability::{Acceptance, Basis};
 
-/// What an admission rests on, and the token of the verdict is bound to by its `jti`.
+/// The grounds of an admission, to which `jti` binds the verdict's token.
 #[derive(Clone, Copy, Debug)]
 pub struct Grounds<'a> {
     /// The policy's name.
@@ -15,23 +15,23 @@ pub struct Grounds<'a> {
     /// [`AdmissionRecord::registry`](super::AdmissionRecord::registry) has it, and the hash of the policy;
     /// `None` in version 1.
     pub registry: Option<(&'a str, B256)>,
-    /// What ties the liable wallet to the agent, where one is registered.
+    /// Basis that ties the liable wallet to the agent, where one is registered.
     pub basis: Option<Basis>,
     /// The acceptance, where this is the basis, and the Keccak-256 of the agent's scope.
     pub acceptance: Option<(&'a Acceptance, B256)>,
-    /// What verified the wallet's signature.
+    /// Verifier of the wallet's signature.
     pub account: VerifiedBy,
     /// The wallet's signature.
     pub signature: &'a [u8],
     /// The signature base.
     pub base: &'a str,
-    /// The text of the evidence, where it was wanted.
+    /// The text of the evidence, where records have evidence.
     pub evidence: Option<&'a RawValue>,
 }
 
 impl Grounds<'_> {
-    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last
-    /// one has some. Hashes and signatures are `0x` and hex digits, and what there is none of is empty.
+    /// Returns the id of the admission: the Keccak-256 of these texts, joined by line feeds. Only the last
+    /// one may contain line feeds. Hashes and signatures are `0x` and hex digits, absent texts are empty.
     ///
     /// 1. The policy.
     /// 2. Since version 2: the registry, the policy's hash, the basis, the acceptance's EIP-712 digest, and

@@ -20,8 +20,8 @@ const SIGNATURE: &str =
     "/BpEToskxkMJ65uRmaNUPiBwbwwg6z3CxEDJJwEYREIx1Hwn85Z1L8XlRpILGx4q80yeiNugYzaUsVPWiPcB0Bs=";
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
-/// The line of an admission of this account at `now`, for this site, with a token by the key `kid`; of an
-/// agent that its liable wallet, of the same key, has accepted where there is an acceptance.
+/// Returns the line of an admission of this account at `now`, for this site, with a token by the key `kid`.
+/// With an acceptance, the agent's liable wallet, of the same key, has accepted it.
 fn line(
     account: VerifiedBy,
     wallet: &str,
@@ -65,7 +65,7 @@ fn line(
     AdmissionRecord::new(now, &grounds, &token).line()
 }
 
-/// An acceptance by the key 1, of its own agent, with a change that it signs.
+/// Returns an acceptance by the key 1, of its own agent, with a change under the signature.
 fn acceptance(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
     let (place, wallet): (_, Address) = ((1, Address::with_last_byte(0xaa)), WALLET.parse().unwrap());
     let mut acceptance = fixture::acceptance(place, 1_700_000_000, |a| {
