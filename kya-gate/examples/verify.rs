@@ -1,5 +1,5 @@
-//! How many signed requests a second the core's verifier takes, on one thread: fields parsed, digests
-//! compared, signature bases built, signers recovered. Accounts count as such without code.
+//! Measures the signed requests per second of the core's verifier, on one thread: it parses fields, compares
+//! digests, builds signature bases and recovers signers. Accounts count as accounts without code.
 //!
 //! `cargo run --profile native -p kya-gate --example verify -- REQUESTS.JSON SECONDS`, where the file has a
 //! list of `{"method", "url", "headers": {...}, "body"}`.

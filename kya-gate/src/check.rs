@@ -1,4 +1,4 @@
-//! The checks before the start: `check` prints them, `serve` does not start without them.
+//! The checks before the start: `check` prints them, `serve` needs them to pass.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,19 +18,19 @@ use crate::{
 /// The results of the checks.
 pub type CheckReport = host_kit::CheckReport<9>;
 
-/// What asks the chain, the source of verdicts and the domains of liable persons.
+/// The readers of the chain, the source of verdicts and the domains of liable persons.
 #[derive(Debug)]
 pub struct Sources {
-    /// What is known of accounts.
+    /// Accounts and verdicts.
     pub accounts: Arc<AccountReader>,
-    /// What the files of domains say.
+    /// The files of domains.
     pub domains: Arc<Domains>,
-    /// What both count in.
+    /// The metrics of both.
     pub metrics: Metrics,
 }
 
 impl Sources {
-    /// The sources by these settings, of which none is asked yet. Errors: if `liable.ca-file` cannot be read,
+    /// Makes the sources of these settings, without asking any. Errors: if `liable.ca-file` cannot be read,
     /// or no HTTP client can be built.
     pub fn new(settings: &Settings) -> anyhow::Result<Self> {
         let metrics = Metrics::new()?;
@@ -44,8 +44,8 @@ impl Sources {
     }
 }
 
-/// Checks a configuration against its chain and its source of verdicts. Returns also these, with the files of
-/// the domains, where the chain is reachable. Errors: if no HTTP client can be built.
+/// Checks a configuration against its chain and its source of verdicts. Where the chain is reachable, returns
+/// the sources too, with the domains' files. Errors: if no HTTP client can be built.
 pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sources>)> {
     let metrics = Metrics::new()?;
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
@@ -85,7 +85,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sou
     }
     let is_reachable = source.is_ok();
     report.add("source", source);
-    // One that answers hides the others.
+    // One endpoint that answers hides the others.
     if is_reachable && settings.chain.rpc.len() > 1 {
         for silent in accounts.silent_endpoints(now()).await {
             report.warn("source", silent);
@@ -118,7 +118,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sou
     Ok((report, sources))
 }
 
-/// Code may call for anyone, so that anyone could make the wallet the creator of an agent.
+/// Warns of liable wallets with code: any caller of such code could make the wallet an agent's creator.
 async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, report: &mut CheckReport) {
     for (name, policy) in &settings.policies {
         for wallet in &policy.agents.liable.allow {

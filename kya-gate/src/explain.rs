@@ -1,4 +1,4 @@
-//! `check --explain WALLET`: what each rule of each policy finds of one wallet's agent.
+//! `check --explain WALLET`: the findings of each rule of each policy on one wallet's agent.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -13,8 +13,8 @@ use registry_core::{
 
 use crate::{check::Sources, http::now, settings::Settings};
 
-/// The findings, a line for each rule. An acceptance is known where a domain's file has it: requests present
-/// others. Errors: if there is no verdict, or the chain does not say whether the liable wallet attested.
+/// Returns the findings, a line for each rule. Only acceptances in domains' files are known: requests may
+/// present others. Errors: if there is no verdict, or the chain does not answer about attestations.
 pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> anyhow::Result<String> {
     let Sources { accounts, domains, .. } = sources;
     let now = now();
@@ -61,7 +61,7 @@ pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> any
     Ok(text)
 }
 
-/// The verdict on an agent that an acceptance of a domain's file makes accepted, or why it does not.
+/// Returns the verdict with an acceptance of a domain's file. Errors: the reason why it does not hold.
 async fn accepted(
     verdict: &Verdict,
     acceptance: Acceptance,
@@ -84,7 +84,7 @@ async fn accepted(
     Ok(verdict.accepted(acceptance))
 }
 
-/// What a rule is about, as it was found.
+/// Describes the fact that a rule is about.
 fn found(rule: PolicyRule, verdict: &Verdict, problem: Option<&str>) -> String {
     let Some(agent) = &verdict.agent else {
         return format!("{:?} at block {}, and no agent", verdict.decision, verdict.as_of.block_number);

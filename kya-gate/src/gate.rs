@@ -22,44 +22,44 @@ use crate::{
     refusals::Refusals, signer::Signer,
 };
 
-/// How long a decision may take: proxies and the npm package wait for six seconds.
+/// The longest time for a decision: proxies and the npm package wait for six seconds.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Decides about requests.
 #[derive(Debug)]
 pub struct Gate {
-    /// What is known of accounts.
+    /// Accounts and verdicts.
     pub accounts: Arc<AccountReader>,
-    /// What the files of domains say.
+    /// The files of domains.
     pub domains: Arc<Domains>,
     /// Spent nonces.
     pub nonces: NonceStore,
-    /// What was refused a moment ago.
+    /// Recent refusals, for explanations.
     pub refusals: Refusals,
     /// Signs verdicts, if wanted.
     pub signer: Option<Arc<Signer>>,
-    /// Records admissions, if wanted; there is a signer then.
+    /// Records admissions, if wanted; there is then a signer.
     pub records: Option<Records>,
     /// The hashes of the policies by their names, for records.
     pub policy_hashes: BTreeMap<String, B256>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Whether log lines name wallets.
+    /// Names wallets in log lines.
     pub log_wallets: bool,
 }
 
-/// What a request is decided for.
+/// The purpose of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be served.
+    /// Admission of the request.
     Admission,
-    /// For the body of a refusal, which nginx asks for on its own: nothing is admitted, and no nonce spent.
+    /// The body of a refusal, which nginx asks for on its own: nothing is admitted, and no nonce spent.
     Explanation,
 }
 
 impl Gate {
-    /// What becomes of a request under a policy, and the answer to it. A policy that only observes answers
-    /// every outcome with 200.
+    /// Decides on a request under a policy, and returns the outcome with its answer. A policy that only
+    /// observes answers every outcome with 200.
     pub async fn decided(
         &self,
         policy: &RoutePolicy,
@@ -84,8 +84,7 @@ impl Gate {
         (outcome, answer)
     }
 
-    /// The answer to a request with this outcome, which is counted and logged; `None` for a request that
-    /// could not be read.
+    /// Counts and logs an outcome, and returns the answer. `request` is `None` where it could not be read.
     pub fn concluded(
         &self,
         policy: &RoutePolicy,
@@ -104,8 +103,8 @@ impl Gate {
         }
     }
 
-    /// Whether chain and read API answer, and nonces and records can be written, in words for people. Errors:
-    /// the part without which no request is admitted.
+    /// Checks that chain and read API answer, and that nonces and records can be written; returns words for
+    /// people. Errors: the part without which no request is admitted.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let words = self.accounts.probe(now).await?;
         self.nonces.probe(now)?;
@@ -160,7 +159,7 @@ impl Gate {
                 }
                 DecisionStep::Nonce(nonce) if purpose == Purpose::Explanation => {
                     match self.nonces.look_up(nonce.attempt()).await {
-                        // It would be admitted now: what refused it a moment ago has passed.
+                        // It would be admitted now: the cause of its refusal has passed.
                         Spending::Spent => return Outcome::Unavailable(Unavailable::KyaUnavailable),
                         refused => nonce.answer(refused),
                     }
@@ -191,7 +190,7 @@ impl Gate {
         }
     }
 
-    /// The proof of a verdict where records have one, which [`AccountReader::evidence`] finds.
+    /// Returns the proof of a verdict by [`AccountReader::evidence`], where records have evidence.
     async fn evidence(
         &self,
         wallet: Address,
@@ -205,8 +204,7 @@ impl Gate {
         evidence.map(Some).ok_or(Unavailable::RecordUnavailable)
     }
 
-    /// Spends the nonce of a candidate that is admitted then, with a token and a record where they are
-    /// wanted.
+    /// Spends the nonce of a candidate and, if it is admitted, makes the token and the record where wanted.
     async fn admit<'a>(
         &self,
         policy: &RoutePolicy,
@@ -236,7 +234,7 @@ impl Gate {
             DecisionStep::Done(Outcome::Admitted(subject)) => subject,
             other => return other,
         };
-        // A token is bound to an admission only once that is certain: it would make a record of a refusal.
+        // A token is bound to an admission only once that is certain: else it could vouch for a refusal.
         let admission = self.records.as_ref().map(|_| grounds.id());
         let subject = match self.signed(policy, subject, fresh_for, admission, now) {
             Ok(subject) => subject,
@@ -251,7 +249,7 @@ impl Gate {
         DecisionStep::Done(Outcome::Admitted(subject))
     }
 
-    /// A subject with its verdict as a token, where the gate signs. A service that expects tokens is not to
+    /// Adds the verdict to a subject as a token, where the gate signs. A service that expects tokens must not
     /// be reached without one.
     fn signed(
         &self,
@@ -276,7 +274,7 @@ pub(crate) mod tests {
         Attempt, Attempts, Content, Dialect, Origin, Posture, SignatureRules, WithoutNonce,
     };
 
-    /// An attempt with this nonce, signed 90 seconds before it ends.
+    /// Returns an attempt with this nonce, signed 90 seconds before it ends.
     pub(crate) fn attempt(nonce: &str, valid_until: u64) -> Attempt {
         let rules = SignatureRules {
             chain: 1,

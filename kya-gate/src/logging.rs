@@ -6,17 +6,17 @@ use tracing_subscriber::{
     Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Starts logging; a second call does nothing. Libraries log nothing: at `debug` they write RPC URLs with the
-/// keys in their paths.
+/// Starts logging; a second call does nothing. Log lines of libraries are dropped: at `debug` they contain
+/// RPC URLs with keys in their paths.
 pub fn init(format: LogFormat, level: Level) {
     let filter = Targets::new().with_default(LevelFilter::OFF).with_target("kya_gate", level);
     let layer = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);

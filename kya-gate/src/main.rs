@@ -1,4 +1,4 @@
-//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does.
+//! The gate's command line: `serve` runs it, `check` tells whether it could run, `health` whether it does.
 //! `completions` and `man` are for its installation.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -20,10 +20,10 @@ use tracing::Level;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// How log lines are written.
+    /// Format of log lines.
     #[arg(long, global = true, env = "LOG_FORMAT", value_enum, default_value = "json")]
     log_format: LogFormat,
-    /// The least level that is logged: admitted requests are `debug`, others `info`.
+    /// Least level of log lines: admitted requests are `debug`, others `info`.
     #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info")]
     log_level: Level,
     #[command(subcommand)]
@@ -41,16 +41,16 @@ enum Command {
     Check {
         /// The configuration file.
         config: PathBuf,
-        /// Also say for this agent's wallet what each rule of each policy finds.
+        /// Also print the findings of each rule of each policy for this agent's wallet.
         #[arg(long, value_name = "WALLET", value_parser = address::parse)]
         explain: Option<Address>,
     },
-    /// Ask the gate that runs here with this file: exit status 0 where it lives, for a container's health
-    /// check
+    /// Ask the gate that runs here with this file, for a container's health check: exit status 0 if it is
+    /// alive
     Health {
         /// The configuration file.
         config: PathBuf,
-        /// Ask whether it is ready, which the chain decides too.
+        /// Ask whether it is ready: for that, the chain has to answer too.
         #[arg(long)]
         ready: bool,
     },
@@ -61,7 +61,7 @@ enum Command {
 fn main() -> ExitCode {
     let Cli { log_format, log_level, command } = Cli::parse();
     logging::init(log_format, log_level);
-    // The only provider compiled in; a second call, which cannot happen, would change nothing.
+    // The only provider compiled in; a second call, which does not happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         }
     };
     let done = runtime.block_on(run(command));
-    // A name that is being looked up holds its thread: the resolver may be silent.
+    // A look-up of a name blocks its thread until the resolver answers, which may be never.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match done {
         Ok(code) => code,

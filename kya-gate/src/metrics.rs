@@ -26,7 +26,7 @@ pub struct Metrics {
     pub round_trips: IntCounterVec,
     /// Nonces that this process remembers: none of those in Redis.
     pub nonces: IntGauge,
-    /// Whether changes of verdicts are followed: 1 while the stream is open.
+    /// 1 while changes of verdicts are followed, else 0.
     pub following: IntGauge,
     /// Changes of verdicts received, by `kind`: `change`, `failure`.
     pub changes: IntCounterVec,
@@ -35,13 +35,13 @@ pub struct Metrics {
     pub domain_fetches: IntCounterVec,
     /// Wallets of domains, by `domain` and `state`: `counted`, and `waiting` for those that are new.
     pub domain_wallets: IntGaugeVec,
-    /// When the file of a `domain` was last read, in unix seconds: 0 where it is gone, or never was.
+    /// Time of the last read of a `domain`'s file, in unix seconds: 0 where it is gone, or was never read.
     pub domain_read: IntGaugeVec,
 }
 
 impl Metrics {
-    /// All metrics, none with a series that has labels. Errors: if two metrics have the same name: a mistake
-    /// in this file.
+    /// Makes all metrics, without any labelled series yet. Errors: if two metrics have the same name, a
+    /// mistake in this file.
     pub fn new() -> Result<Self, prometheus::Error> {
         const SECONDS: [f64; 10] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
         let registry = Registry::new();
@@ -81,7 +81,7 @@ impl Metrics {
         })
     }
 
-    /// Begins the series that alarms watch: without a 0 before it, a first event is no increase.
+    /// Starts the series that alarms watch at 0: otherwise a first event would be no increase.
     pub fn start_at_zero(&self, settings: &Settings) {
         for policy in settings.policies.values() {
             let unavailable = Unavailable::ALL.iter().map(|reason| Outcome::Unavailable(*reason).code());
@@ -109,10 +109,10 @@ impl Metrics {
         }
     }
 
-    /// The text that `/metrics` answers.
+    /// Returns the text for `/metrics`.
     pub fn text(&self) -> String {
         let mut text = Vec::new();
-        // Only a metric without a sample fails, and there is none.
+        // Encoding fails only for a metric without a sample, and there is none.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         String::from_utf8(text).unwrap_or_default()
     }

@@ -23,26 +23,26 @@ use tokio::time::{sleep, timeout};
 
 use crate::settings::RecordSettings;
 
-/// How long a line waits while the file is locked, which any process can do that may read it.
+/// The longest wait of a line for a locked file: any process that may read the file can lock it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause between two attempts to lock the file.
 const RETRY: Duration = Duration::from_millis(5);
-/// The bytes for which there has to be room again after a failure: more than most records have.
+/// The bytes for which there has to be room again after a failure: more than most records take.
 const PROBE: usize = 64 * 1024;
 
 /// The file of records.
 #[derive(Debug)]
 pub struct Records {
-    /// Whether each record has the proof of its verdict.
+    /// Adds the proof of its verdict to each record.
     pub evidence: bool,
     path: PathBuf,
     file: Mutex<File>,
-    /// Whether the last write failed.
+    /// The last write failed.
     has_failed: AtomicBool,
 }
 
 impl Records {
-    /// Opens the file, or makes one that only its owner and group can read. Errors: if it cannot be written.
+    /// Opens the file, or creates one that only owner and group can read. Errors: if it cannot be written.
     pub fn open(settings: &RecordSettings) -> anyhow::Result<Self> {
         let path = settings.file.clone();
         let file = open(&path).with_context(|| format!("records.file: cannot write {}", path.display()))?;
@@ -50,21 +50,21 @@ impl Records {
         Ok(Self { evidence: settings.evidence, path, file, has_failed })
     }
 
-    /// Appends a record. Errors: if it cannot be written, or the file stays locked; nothing of it is then
-    /// left in the file.
+    /// Appends a record. Errors: if it cannot be written, or the file stays locked; the file then keeps no
+    /// part of it.
     pub async fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
         self.write(&(record.line() + "\n"), true).await
     }
 
-    /// Whether a record could be appended now. After a failure that takes bytes, which are cut off again.
-    /// Errors: why not, in words.
+    /// Checks that a record could be appended now. After a failure, it writes bytes and cuts them off again.
+    /// Errors: the reason, in words.
     pub async fn probe(&self) -> Result<(), String> {
         let bytes = if self.has_failed.load(Ordering::Relaxed) { PROBE } else { 0 };
         let written = self.write(&" ".repeat(bytes), false).await;
         written.map_err(|error| format!("records: the file cannot be written: {error}"))
     }
 
-    /// Writes at the end of the file, and keeps that or cuts it off again.
+    /// Writes at the end of the file, waiting for its lock; cuts the text off again unless `is_kept`.
     async fn write(&self, text: &str, is_kept: bool) -> io::Result<()> {
         let written = async {
             // A blocking wait would take a thread from all other requests.
@@ -79,7 +79,7 @@ impl Records {
         written
     }
 
-    /// Writes at the end of the file, unless another process has locked it.
+    /// Writes at the end of the file; returns `false` where another process has locked it.
     fn try_write(&self, text: &str, is_kept: bool) -> io::Result<bool> {
         let mut file = lock(&self.file);
         let place = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
@@ -87,7 +87,7 @@ impl Records {
         if !fs::metadata(&self.path).is_ok_and(|at| place(&at) == open_place) {
             *file = open(&self.path)?;
         }
-        // Other gates may write to the same file: none of their lines is cut off with a part of this one.
+        // Other gates may write to the same file: without the lock, a cut could take their lines with it.
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
@@ -99,7 +99,7 @@ impl Records {
     }
 }
 
-/// Writes at the end of a file, on a line of its own, and keeps that or cuts it off again.
+/// Writes at the end of a file, on a line of its own; cuts the text off again unless `is_kept`.
 fn append(file: &mut File, text: &str, is_kept: bool) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut last = *b"\n";
@@ -110,7 +110,7 @@ fn append(file: &mut File, text: &str, is_kept: bool) -> io::Result<()> {
     let end_of_torn = if last == *b"\n" { "" } else { "\n" };
     let written = file.write_all(format!("{end_of_torn}{text}").as_bytes());
     if written.is_err() || !is_kept {
-        // A part of a line is of no use. What fails here as well is left to the next line and to the verifier.
+        // A partial line is of no use. Where the cut fails too, the next append starts a new line after it.
         let _ = file.set_len(length);
     }
     written
@@ -170,7 +170,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("admissions.jsonl");
         let (records, record) = (opened(&file), record());
-        // Another gate is at its line, which fails after a part and is cut off again.
+        // Another gate is writing its line, which fails after a part and is cut off again.
         let mut other = open(&file).unwrap();
         other.lock().unwrap();
         other.write_all(b"a part").unwrap();

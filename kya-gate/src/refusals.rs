@@ -1,5 +1,5 @@
-//! What was refused a moment ago. nginx asks twice about a refused request, the second time for the body:
-//! that answer is the first one's, without another read of the account.
+//! Recent refusals. nginx asks twice about a refused request, the second time for the body: it gets the first
+//! answer, without another read of the account.
 
 use std::{num::NonZeroUsize, sync::Mutex, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The refusals remembered at once; the least recently used are forgotten first.
 const REFUSALS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
-/// How long an outcome is given again.
+/// The time for which an outcome is given again.
 const HOLDS: Duration = Duration::from_secs(5);
 
 /// Outcomes of requests that were not admitted.
@@ -25,7 +25,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Remembers what became of a request with a signature; nothing of others, which cost no read.
+    /// Remembers the refusal of a request with a signature; others cost no read.
     pub fn remember(&self, policy: &str, request: &Request<'_>, outcome: &Outcome) {
         let is_costly =
             matches!(outcome, Outcome::Refused(_) | Outcome::Denied(..) | Outcome::Unavailable(_));
@@ -35,7 +35,7 @@ impl Refusals {
         }
     }
 
-    /// What became of the same request in the last seconds.
+    /// Returns the refusal of the same request in the last seconds.
     pub fn find(&self, policy: &str, request: &Request<'_>) -> Option<Outcome> {
         let key = key(policy, request)?;
         let mut refusals = lock(&self.0);
@@ -44,13 +44,13 @@ impl Refusals {
     }
 }
 
-/// A request in a word; `None` without a signature.
+/// Hashes a request; `None` without a signature.
 fn key(policy: &str, request: &Request<'_>) -> Option<B256> {
     if !request.has("signature") {
         return None;
     }
     let mut hash = Keccak256::new();
-    // Each text with its length: no two requests are one text.
+    // Each text with its length: no two requests give the same bytes.
     let mut add = |text: &[u8]| {
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text);

@@ -27,30 +27,30 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// The endpoints of this chain.
+    /// Makes a client for the endpoints of this chain.
     pub fn new(http: Client, chain: ChainSettings, metrics: Metrics) -> Self {
-        // The settings have HTTP URLs alone, each of which is an endpoint.
+        // The settings have only HTTP URLs, each of which is an endpoint.
         let endpoints = chain.rpc.iter().filter_map(|url| RpcEndpoint::parse(url.as_str())).collect();
         let secrets = chain.rpc.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten();
         let (client, redactor) = (RpcClient::new(http.clone(), endpoints, chain.id), Redactor::new(secrets));
         Self { http, client, redactor, chain, metrics }
     }
 
-    /// The endpoints' scheme and host, for messages.
+    /// Returns the endpoints' scheme and host, for messages.
     pub fn labels(&self) -> String {
         let labels: Vec<String> = self.chain.rpc.iter().map(|url| public_origin(url.as_str())).collect();
         let which = if labels.len() > 1 { "one of " } else { "" };
         format!("{which}{}", labels.join(", "))
     }
 
-    /// The same endpoints, each by itself.
+    /// Returns a client for each endpoint.
     pub fn each(&self) -> impl Iterator<Item = Self> {
         let alone = |url: &Url| ChainSettings { rpc: vec![url.clone()], ..self.chain.clone() };
         self.chain.rpc.iter().map(move |url| Self::new(self.http.clone(), alone(url), self.metrics.clone()))
     }
 
-    /// The answer to a query at `now`. An endpoint that is stuck at an old block counts as failed. Errors:
-    /// the query's, without the endpoints' secrets.
+    /// Answers a query at `now`. An endpoint that is stuck at an old block counts as failed. Errors: the
+    /// query's, without the endpoints' secrets.
     pub async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, String>
     where
         Q::Error: Display,
@@ -58,8 +58,8 @@ impl Rpc {
         self.answer(query, now).await.map_err(|error| self.cleaned(&error))
     }
 
-    /// The same to a query about a block; `None` where no endpoint has the state of that one. Errors: the
-    /// query's other ones, without the endpoints' secrets.
+    /// Answers a query about a block; `None` where no endpoint has the state of that block. Errors: the
+    /// query's other errors, without the endpoints' secrets.
     pub async fn ask_at<Q>(&self, query: Q, now: Timestamp) -> Result<Option<Q::Output>, String>
     where
         Q: Query<Error = QueryError>,

@@ -23,7 +23,7 @@ use crate::{
     signer::{self, Signer},
 };
 
-/// Serves until SIGTERM or SIGINT. Errors: why it did not start.
+/// Serves until SIGTERM or SIGINT. Errors: the cause of a failed start.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let start = async {
@@ -34,7 +34,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         };
         gate(&settings, sources).await
     };
-    // What it asks may be silent for longer than a service manager waits.
+    // The checks may take longer than a service manager waits.
     let gate = tokio::select! {
         made = start => made?,
         _ = terminate.recv() => return Ok(()),
@@ -70,9 +70,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What decides about requests, by these settings and what the sources know. Changes of verdicts, of keys and
-/// of the files of domains are not followed yet. Errors: if Redis is configured and does not answer or
-/// forgets keys, or the keys or the file of records cannot be opened.
+/// Makes the gate of these settings and sources. Changes of verdicts, keys and domains' files are not
+/// followed yet. Errors: if Redis is configured and does not answer or forgets keys, or the keys or the file
+/// of records cannot be opened.
 pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate> {
     let Sources { accounts, domains, metrics } = sources;
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;

@@ -1,7 +1,7 @@
 //! Signs verdicts as tokens, with keys from a file that is read again while the gate runs.
 //!
-//! Keys rotate without a restart, as a restarted gate refuses signatures that were made before it: the file's
-//! new keys are used once they are seen, and a file that cannot be used leaves the former keys in place.
+//! Keys rotate without a restart, as a restarted gate refuses signatures that were made before it. New keys
+//! are used once they are seen in the file; a file that cannot be used leaves the former keys in place.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::settings::SigningSettings;
 
-/// How often the file is looked at.
+/// The interval of looks at the file.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Signs verdicts.
@@ -40,7 +40,7 @@ pub struct Signer {
     keys: RwLock<Arc<LoadedKeys>>,
 }
 
-/// The keys of the file as it was read last.
+/// The keys of the file, as last read.
 struct LoadedKeys {
     text: String,
     kid: String,
@@ -55,16 +55,16 @@ impl std::fmt::Debug for LoadedKeys {
 }
 
 impl Signer {
-    /// Reads the keys. Errors: what is wrong with them. Nothing of the file is quoted.
+    /// Reads the keys. Errors: the fault of the keys; nothing of the file is quoted.
     pub fn new(settings: &SigningSettings, chain: u64, registry: String) -> anyhow::Result<Self> {
         let keys = read_private(&settings.keys).and_then(load).context("verdict.keys")?;
         let (issuer, file) = (settings.issuer.as_str().to_owned(), settings.keys.clone());
         Ok(Self { issuer, chain, registry, file, keys: RwLock::new(Arc::new(keys)) })
     }
 
-    /// The verdict on a wallet as a token for the site at `origin`; `fresh_for` is how long the gate would
-    /// use the verdict without reading it again, and `admission` the id of what it admits. `None` where no
-    /// signature can be made, which is logged.
+    /// Signs the verdict on a wallet as a token for the site at `origin`. `fresh_for` is the time for which
+    /// the gate would use the verdict without another read, `admission` the id of the admission. `None` where
+    /// no signature can be made, which is logged.
     pub fn sign(
         &self,
         wallet: Address,
@@ -103,17 +103,17 @@ impl Signer {
         }
     }
 
-    /// The published keys, as JSON.
+    /// Returns the published keys, as JSON.
     pub fn published(&self) -> String {
         self.keys().published.clone()
     }
 
-    /// The issuer, and the id of the key that signs.
+    /// Returns the issuer and the id of the signing key, in words.
     pub fn label(&self) -> String {
         format!("signed by {} with the key {}", self.issuer, self.keys().kid)
     }
 
-    /// Uses the file's keys if they are others. `failed` is the error that was logged last.
+    /// Reads the file again, and uses its keys if they changed. `failed` is the error that was logged last.
     fn look(&self, failed: &mut Option<String>) {
         let changed = read_private(&self.file).and_then(|text| match text == self.keys().text {
             true => Ok(None),
@@ -141,7 +141,7 @@ impl Signer {
     }
 }
 
-/// Looks at the file of keys until `stop` turns true.
+/// Follows changes of the file of keys until `stop` turns true.
 pub async fn watch(signer: Arc<Signer>, mut stop: watch::Receiver<bool>) {
     let looking = async {
         let (mut ticks, mut failed) = (tokio::time::interval(LOOK), None);

@@ -1,12 +1,12 @@
 //! Spent nonces in the memory of this process.
 //!
-//! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
-//! before its signature has expired, nor in the [`SKEW`] seconds after that: a request is judged by the
-//! second in which it came. Only admitted requests add entries. A million of them take about 100 MB.
+//! Memory is bounded: an entry is a hash, and a full store takes no further nonce. None is forgotten before
+//! its signature has expired, nor in the [`SKEW`] seconds after that, as a request is judged by the second in
+//! which it came. Only admitted requests add entries. A million of them take about 100 MB.
 //!
 //! A restart forgets them. Signatures that were made before the store are therefore refused, with a reason of
-//! their own: their signers sign again. What is left is a signer with a clock ahead of this one, whose
-//! signature can be admitted once more in the seconds that it is ahead.
+//! their own, and signers sign again. One gap is left: a signature by a clock ahead of this one can be
+//! admitted once more in the seconds that it is ahead.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -21,7 +21,7 @@ use registry_core::gate::{Attempt, SKEW, Spending};
 #[derive(Debug)]
 pub struct Nonces {
     capacity: usize,
-    /// The first unix second of which it knows all nonces.
+    /// The first unix second of signatures of which the store knows all nonces.
     began: i64,
     spent: Mutex<Entries>,
 }
@@ -29,13 +29,13 @@ pub struct Nonces {
 #[derive(Debug, Default)]
 struct Entries {
     keys: HashSet<B256>,
-    /// Keys by the last second at which their signature is valid.
+    /// Keys by the last unix second at which their signature is valid.
     ends: BTreeMap<u64, Vec<B256>>,
 }
 
 impl Nonces {
-    /// Room for so many nonces, of what is signed after the unix second `now`: signatures have no fractions, and
-    /// one of this second may have been admitted before.
+    /// Makes room for `capacity` nonces of signatures made after the unix second `now`: signatures have no
+    /// fractions, and one of this second may have been admitted before.
     pub fn new(capacity: usize, now: u64) -> Self {
         Self { capacity, began: now.saturating_add(1).cast_signed(), spent: Mutex::default() }
     }
@@ -60,7 +60,7 @@ impl Nonces {
         Spending::Spent
     }
 
-    /// What spending the nonce of an attempt would give, as far as it is known.
+    /// Returns the result that spending the nonce of an attempt would have, as far as known.
     pub fn look_up(&self, attempt: &Attempt) -> Spending {
         if attempt.created < self.began {
             return Spending::SignedBeforeStart;
@@ -70,14 +70,14 @@ impl Nonces {
         if is_spent { Spending::Reused } else { Spending::Spent }
     }
 
-    /// Whether a further one can be spent at the unix second `now`.
+    /// Returns whether a further nonce can be spent at the unix second `now`.
     pub fn has_room(&self, now: u64) -> bool {
         let mut entries = lock(&self.spent);
         entries.forget_before(now.saturating_sub(SKEW));
         entries.keys.len() < self.capacity
     }
 
-    /// How many are remembered.
+    /// Returns the number of nonces that are remembered.
     pub fn count(&self) -> usize {
         lock(&self.spent).keys.len()
     }

@@ -1,7 +1,7 @@
-//! The nonces that were spent: a signature is admitted at most once, across all connections of this process,
-//! and of all gates that share a Redis server.
+//! The spent nonces: a signature is admitted at most once across all connections of this process, and of all
+//! gates that share a Redis server.
 //!
-//! A store that cannot say whether a nonce was spent says so, and the request is refused: never a replay.
+//! Where a store cannot tell whether a nonce was spent, the request is refused: a replay is never admitted.
 
 mod memory;
 mod redis;
@@ -19,7 +19,7 @@ use crate::{metrics::Metrics, settings::NonceSettings};
 pub use memory::Nonces;
 pub use redis::{SharedNonces, inspect};
 
-/// Where spent nonces are remembered.
+/// The store of spent nonces.
 #[derive(Debug)]
 pub enum NonceStore {
     /// In this process.
@@ -29,8 +29,8 @@ pub enum NonceStore {
 }
 
 impl NonceStore {
-    /// Opens the configured store at `now`. One in memory is open with the next second, as it refuses what
-    /// was signed in this one. Errors: if Redis does not answer, or cannot hold nonces.
+    /// Opens the configured store at `now`. A store in memory waits for the next second, as it refuses
+    /// signatures of this one. Errors: if Redis does not answer, or cannot hold nonces.
     pub async fn open(settings: &NonceSettings, metrics: Metrics, now: Timestamp) -> anyhow::Result<Self> {
         Ok(match settings {
             NonceSettings::Memory { capacity } => {
@@ -54,7 +54,7 @@ impl NonceStore {
         }
     }
 
-    /// What spending the nonce of an attempt would give, as far as it is known; it is not spent.
+    /// Returns the result that spending the nonce of an attempt would have, as far as known; it is not spent.
     pub async fn look_up(&self, attempt: &Attempt) -> Spending {
         match self {
             Self::Memory(nonces) => nonces.look_up(attempt),
@@ -62,7 +62,7 @@ impl NonceStore {
         }
     }
 
-    /// How many this process remembers: none of those in Redis.
+    /// Returns the number of nonces that this process remembers: none of those in Redis.
     pub fn count(&self) -> usize {
         match self {
             Self::Memory(nonces) => nonces.count(),
@@ -70,7 +70,7 @@ impl NonceStore {
         }
     }
 
-    /// Whether nonces can be spent at `now`. Errors: why not, in words.
+    /// Checks that nonces can be spent at `now`. Errors: the reason, in words.
     pub fn probe(&self, now: Timestamp) -> Result<(), String> {
         match self {
             Self::Memory(nonces) if nonces.has_room(now.seconds()) => Ok(()),

@@ -1,8 +1,8 @@
 //! Spent nonces in a Redis server that several gates share.
 //!
-//! `SET <prefix><key> "" NX PX <milliseconds>` decides: of all copies of a request at all gates, the server
-//! answers one. A server that is away or slow leaves the outcome open, so that the request is refused and
-//! the command is never repeated.
+//! `SET <prefix><key> "" NX PX <milliseconds>` decides: of all copies of a request at all gates, one gets the
+//! server's OK. A server that is away or slow leaves the outcome open: the request is refused, and the
+//! command is never repeated.
 //!
 //! A server that restarts may have lost nonces, whatever its persistence: a snapshot is minutes old, an
 //! append-only file a second. A server that took over from another one may lack the last of them, and one
@@ -16,9 +16,9 @@
 //!   began = start of the server (first connection) | now (another history than before) | unchanged (the same)
 //! ```
 //!
-//! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that
-//! is loading, or that lost the right to write answers every read. A new connection then finds the server
-//! that the name leads to now. A full server alone is no reason to leave it: it only is not ready.
+//! The probe is a write, as spending is: a server that has become a replica (`READONLY`), is loading, or has
+//! lost the right to write still answers reads. A new connection then finds the server to which the name
+//! leads now. A full server is kept: it only is not ready.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -38,15 +38,15 @@ use tokio::{
 
 use crate::{metrics::Metrics, settings::RedisSettings};
 
-/// How long the server may take for a nonce.
+/// The longest time that the server may take for a nonce.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// How long a connection may take, with TLS and the first questions.
+/// The longest time for a connection, with TLS and the first commands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a write is tried while no request fails.
+/// The interval of probing writes while no request fails.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
-/// What the error of a full server begins with.
+/// The error code of a full server.
 const OUT_OF_MEMORY: &str = "OOM";
 
 /// Nonces in Redis.
@@ -67,12 +67,12 @@ struct Server {
     history: Option<History>,
     /// Signatures from before this unix second may have been admitted without this server's knowledge.
     began: i64,
-    /// It has no room: the last write was refused for that.
+    /// The server has no room: the last write was refused for that reason.
     is_full: bool,
 }
 
-/// Names what a server has written since it began: its process, and its replication id, which is a new one
-/// whenever a replica becomes a primary. All that was written under one is there under the same.
+/// Identifies the writes of a server: by its process, and by its replication id, which changes whenever a
+/// replica becomes a primary. Under the same two ids, no write is lost.
 type History = [String; 2];
 
 impl SharedNonces {
@@ -93,7 +93,7 @@ impl SharedNonces {
         if attempt.created < server.began {
             return Spending::SignedBeforeStart;
         }
-        // Gates with clocks that differ by less than the skew agree on its end.
+        // Gates with clocks that differ by less than the skew agree on the nonce's end.
         let seconds = attempt.nonce_seconds(now);
         let mut set = cmd("SET");
         set.arg(self.key(attempt)).arg("").arg("NX").arg("PX").arg(seconds.saturating_mul(1_000));
@@ -105,7 +105,7 @@ impl SharedNonces {
         }
     }
 
-    /// What spending the nonce of an attempt would give, as far as it is known.
+    /// Returns the result that spending the nonce of an attempt would have, as far as known.
     pub async fn look_up(&self, attempt: &Attempt) -> Spending {
         let Some(server) = self.server() else { return Spending::Unavailable };
         if attempt.created < server.began {
@@ -118,7 +118,7 @@ impl SharedNonces {
         }
     }
 
-    /// Whether the server takes nonces. Errors: that it does not.
+    /// Checks that the server takes nonces. Errors: the reason, in words.
     pub fn probe(&self) -> Result<(), String> {
         match self.server() {
             Some(server) if server.is_full => Err("nonces: Redis is full".to_owned()),
@@ -152,7 +152,7 @@ impl Drop for SharedNonces {
     }
 }
 
-/// Connects again whenever the server stops taking writes. `probe` is the key that is written.
+/// Connects again whenever the server stops taking writes. `probe` is the key of probing writes.
 async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server>>, doubted: Arc<Notify>) {
     loop {
         let Some(server) = sender.borrow().clone() else { return };
@@ -171,7 +171,7 @@ async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server
     }
 }
 
-/// Returns why the connection is of no more use.
+/// Probes until the connection is of no more use, and returns the error.
 async fn until_broken(
     mut connection: MultiplexedConnection,
     probe: &str,
@@ -179,7 +179,7 @@ async fn until_broken(
     doubted: &Notify,
 ) -> RedisError {
     loop {
-        // The time without a doubt passes, or there is one.
+        // Ends after the interval, or at a failed request.
         let _ = timeout(PROBE_EVERY, doubted.notified()).await;
         let now_full = match is_full_at_write(&mut connection, probe).await {
             Ok(is_full) => is_full,
@@ -191,7 +191,7 @@ async fn until_broken(
     }
 }
 
-/// Tries a write. A server that has no room for it takes nonces again once it has.
+/// Tries a write. Returns whether the server is full: it takes nonces again once it has room.
 async fn is_full_at_write(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<bool> {
     let mut set = cmd("SET");
     set.arg(key).arg("").arg("PX").arg(1_000);
@@ -206,11 +206,11 @@ fn is_full(error: &RedisError) -> bool {
 }
 
 fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
-    // The URL may hold a password, and the error the URL.
+    // The error may quote the URL, and the URL may hold a password.
     Client::open(settings.url.as_str()).map_err(|_| anyhow::anyhow!("redis.url: is not a URL of Redis"))
 }
 
-/// Connects to a server that takes writes. `before` is the last one.
+/// Connects to a server that takes writes. `before` is the last connection.
 async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyhow::Result<Server> {
     let (mut connection, info) = open(client).await?;
     let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
@@ -218,7 +218,7 @@ async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyho
     let history = named("run_id").zip(named("master_replid")).map(History::from);
     let uptime: i64 = said(&info, "uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = now().seconds().cast_signed();
-    // The second after: the server may have begun late in one, and signatures have no fractions.
+    // One second later: the server may have begun late in a second, and signatures have no fractions.
     let began = match before {
         Some(before) if history.is_some() && history == before.history => before.began,
         Some(_) => now + 1,
@@ -245,14 +245,14 @@ async fn bounded<T>(limit: Duration, answer: impl Future<Output = RedisResult<T>
     timeout(limit, answer).await.map_err(late).flatten()
 }
 
-/// What a server says about itself under this name.
+/// Returns a value of the server's INFO by its name.
 fn said<'a>(info: &'a str, name: &str) -> anyhow::Result<&'a str> {
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.map(str::trim).with_context(|| format!("Redis: INFO does not say {name}"))
 }
 
-/// Whether a server can hold nonces, in words for people. Errors: why it cannot: it does not answer, refuses
-/// a write, or forgets keys before their end.
+/// Checks that a server can hold nonces, and describes it in words for people. Errors: it does not answer,
+/// refuses a write, or forgets keys before their end.
 pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
     let client = client(settings)?;
     let (mut connection, info) = open(&client).await?;
@@ -281,7 +281,7 @@ mod tests {
         net::{TcpListener, TcpStream},
     };
 
-    /// A server of Redis's protocol that answers each `SET` in this way; `None` says nothing.
+    /// A server of Redis's protocol that answers each `SET` with this text; `None` sends no answer.
     #[derive(Clone, Default)]
     struct Fake {
         to_writes: Arc<Mutex<Option<&'static str>>>,
@@ -381,7 +381,7 @@ mod tests {
             assert!(*fake.connections.borrow() > connections, "{answer:?}: the same connection");
             assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::Spent, "{answer:?}");
         }
-        // Found without a request; and a full server stays.
+        // Found without a request; and a full server is kept.
         fake.answer_writes(Some("-READONLY"));
         becomes(&nonces, false).await;
         fake.answer_writes(Some("-OOM command not allowed when used memory > 'maxmemory'."));
@@ -393,7 +393,7 @@ mod tests {
         let mut server = nonces.server.clone();
         server.wait_for(|server| server.as_ref().is_some_and(|server| !server.is_full)).await.unwrap();
         assert_eq!((nonces.probe(), *fake.connections.borrow()), (Ok(()), connections));
-        // One that was a replica meanwhile may have lost what it had.
+        // A server that was a replica meanwhile may have lost its nonces.
         fake.answer_writes(Some("-READONLY"));
         becomes(&nonces, false).await;
         fake.replication_id.store(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! `[liable]`: how the files of the policies' domains are fetched.
+//! `[liable]`: settings for fetching the files of the policies' domains.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -6,16 +6,16 @@ use anyhow::{Context as _, ensure};
 use registry_core::liability::DomainName;
 use serde::Deserialize;
 
-/// How the files of the policies' domains are fetched.
+/// Settings for fetching the files of the policies' domains.
 #[derive(Debug, Clone)]
 pub struct DomainSettings {
     /// The pause between two fetches of a file.
     pub refresh: Duration,
-    /// Seconds after which a wallet counts that is new in a known file.
+    /// Seconds after which a new wallet of a known domain counts.
     pub new_wallet_delay_seconds: u64,
-    /// Addresses of domains that are not looked up.
+    /// Addresses of domains, in place of a look-up.
     pub resolve: BTreeMap<DomainName, SocketAddr>,
-    /// The only certificate authorities, a PEM file; those of the machine without one.
+    /// PEM file with the only certificate authorities; without one, those of the machine.
     pub ca_file: Option<PathBuf>,
 }
 

@@ -37,49 +37,49 @@ pub use registry_core::gate::RoutePolicy;
 /// A validated configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the gate listens.
+    /// Address at which the gate listens.
     pub listen: SocketAddr,
     /// The reverse proxy.
     pub proxy: ProxySettings,
     /// The chain of the accounts.
     pub chain: ChainSettings,
-    /// Where verdicts come from.
+    /// Source and caching of verdicts.
     pub kya: KyaSettings,
-    /// How verdicts are signed; `None` where they are not.
+    /// Signing of verdicts; `None` where they are not signed.
     pub signing: Option<SigningSettings>,
-    /// How admissions are recorded; `None` where they are not.
+    /// Recording of admissions; `None` where they are not recorded.
     pub records: Option<RecordSettings>,
-    /// Where nonces are remembered.
+    /// Store of spent nonces.
     pub nonces: NonceSettings,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
-    /// How the files of domains are fetched.
+    /// Fetching of domains' files.
     pub domains: DomainSettings,
-    /// What programs are told of the registry.
+    /// The document that describes the registry to programs.
     pub discovery: WellKnown,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
-    /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white
+    /// Hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white
     /// space.
     pub policy_hashes: BTreeMap<String, B256>,
 }
 
-/// How verdicts are signed.
+/// Settings for the signing of verdicts.
 #[derive(Debug, Clone)]
 pub struct SigningSettings {
-    /// Who signs: `iss` of the tokens.
+    /// The issuer: `iss` of the tokens.
     pub issuer: Audience,
-    /// The file with the keys, a JWK set, of which the first one signs.
+    /// The file with the keys, a JWK set; the first one signs.
     pub keys: PathBuf,
 }
 
-/// How admissions are recorded.
+/// Settings for the records of admissions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordSettings {
-    /// The file that lines are appended to.
+    /// The file to which lines are appended.
     pub file: PathBuf,
-    /// Whether each line has the proof of its verdict.
+    /// Adds the proof of its verdict to each line.
     #[serde(default)]
     pub evidence: bool,
 }
@@ -91,36 +91,36 @@ pub struct ChainSettings {
     pub id: u64,
     /// RPC endpoints, the preferred first. Their paths and queries may hold keys.
     pub rpc: Vec<Url>,
-    /// Multicall3.
+    /// Address of Multicall3.
     pub multicall3: Address,
-    /// An endpoint with an older newest block counts as failed; 0 accepts any age.
+    /// Greatest age of a working endpoint's newest block; 0 accepts any age.
     pub max_head_age_seconds: u64,
-    /// How many accounts may be read.
+    /// Bounds on the reads of accounts.
     pub reads: ReadLimits,
 }
 
 /// Bounds on the reads that requests cause together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// At once.
+    /// Reads at once.
     pub in_flight: u32,
-    /// In a second.
+    /// Reads in a second.
     pub per_second: u32,
 }
 
-/// Where verdicts come from.
+/// Source and caching of verdicts.
 #[derive(Debug, Clone)]
 pub struct KyaSettings {
-    /// The registry that verdicts are of.
+    /// The registry of the verdicts.
     pub registry: Address,
     /// The source.
     pub source: KyaSource,
-    /// How long a verdict, or that an account has no code, is used without asking again.
+    /// Time for which a verdict, or the absence of an account's code, is used without another read.
     pub cached: Duration,
 }
 
 impl KyaSettings {
-    /// Whether changes of verdicts are followed.
+    /// Returns whether changes of verdicts are followed.
     pub const fn follows_changes(&self) -> bool {
         matches!(self.source, KyaSource::Api { follow_changes: true, .. })
     }
@@ -131,9 +131,9 @@ impl KyaSettings {
 pub enum KyaSource {
     /// The registry itself, read with the account.
     Registry,
-    /// The read API at this origin.
+    /// The read API.
     Api {
-        /// The URL that `/api/v1` follows.
+        /// The URL in front of `/api/v1`.
         url: Url,
         /// Follows `/changes`: verdicts are then used until they change.
         follow_changes: bool,
@@ -201,18 +201,18 @@ struct LinksTable {
     renew: Option<Url>,
 }
 
-/// RPC endpoints, separated by commas: for those with a key, which do not belong into a file.
+/// Variable with RPC endpoints, separated by commas: URLs with a key do not belong in a file.
 const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
 
 impl Settings {
-    /// Reads a file, and RPC endpoints from the environment where the file names none. Errors: what is wrong,
-    /// and where.
+    /// Reads a file, and RPC endpoints from the environment where the file names none. Errors: a setting and
+    /// its fault.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         Self::read_by(path, Self::parse)
     }
 
     /// Reads the file of a gate inside a service, without `listen` and `[proxy]`, and RPC endpoints from the
-    /// environment where the file names none. Errors: what is wrong, and where.
+    /// environment where the file names none. Errors: a setting and its fault.
     pub fn read_embedded(path: &Path) -> anyhow::Result<Self> {
         Self::read_by(path, Self::parse_embedded)
     }
@@ -223,8 +223,8 @@ impl Settings {
         parse(&text, env::var(RPC_VARIABLE).ok().as_deref()).with_context(|| format!("{name} is not valid"))
     }
 
-    /// Parses the text of such a file. `rpc` is the value of `KYA_GATE_RPC_URL`. Errors: what is wrong, and
-    /// where.
+    /// Parses the text of the file of a gate inside a service. `rpc` is the value of `KYA_GATE_RPC_URL`.
+    /// Errors: a setting and its fault.
     pub fn parse_embedded(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
         let table: toml::Table = from_toml(text)?;
         for key in ["listen", "proxy"] {
@@ -234,7 +234,7 @@ impl Settings {
         Self::validated(text, from_toml(text)?, listen, ProxySettings::embedded(), rpc)
     }
 
-    /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`. Errors: what is wrong, and where.
+    /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`. Errors: a setting and its fault.
     pub fn parse(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
         let mut file: File = from_toml(text)?;
         let listen = file.listen.context("listen: is needed, such as 127.0.0.1:4180")?;
@@ -265,7 +265,7 @@ impl Settings {
             chain: chain.id,
             registry,
             links: &links,
-            // One that no URL has (an A-label that decodes to nothing) could never be fetched.
+            // A name that no URL can have (an A-label that decodes to nothing) could never be fetched.
             domain: Some(|text| {
                 DomainName::parse(text).filter(|name| Url::parse(&format!("https://{name}/")).is_ok())
             }),
@@ -294,18 +294,17 @@ impl Settings {
         })
     }
 
-    /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower
-    /// case.
+    /// Returns chain and registry of the verdicts: `eip155:<chain>:<registry>`, the address in lower case.
     pub fn registry(&self) -> String {
         format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
     }
 
-    /// The document for `/.well-known/agent-registry`.
+    /// Returns the document for `/.well-known/agent-registry`.
     pub fn registry_document(&self) -> String {
         self.discovery.json()
     }
 
-    /// The document for `/.well-known/erc8128`.
+    /// Returns the document for `/.well-known/erc8128`.
     pub fn discovery_document(&self) -> String {
         let routes = self
             .policies
@@ -372,7 +371,7 @@ impl VerdictTable {
     }
 }
 
-/// The hashes of the tables of policies, as [`Settings::policy_hashes`] has them.
+/// Hashes the tables of policies for [`Settings::policy_hashes`].
 fn policy_hashes(text: &str) -> anyhow::Result<BTreeMap<String, B256>> {
     #[derive(Deserialize)]
     struct Tables {
@@ -383,7 +382,7 @@ fn policy_hashes(text: &str) -> anyhow::Result<BTreeMap<String, B256>> {
     policy.into_iter().map(hash).collect()
 }
 
-/// Reads TOML. Errors quote nothing of it.
+/// Parses TOML. Errors quote nothing of it.
 fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, ConfigFault> {
     toml::from_str(text).map_err(|error| ConfigFault::new(text, error.span(), error.message()))
 }

@@ -1,21 +1,21 @@
-//! Where nonces are remembered.
+//! Settings of the store of spent nonces.
 
 use std::env;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-/// The URL of Redis: for one with a password, which does not belong into a file.
+/// Variable with the URL of Redis: a URL with a password does not belong in a file.
 const URL_VARIABLE: &str = "KYA_GATE_REDIS_URL";
-/// About 100 MB when full.
+/// Nonces in memory unless the file says otherwise: about 100 MB when full.
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
-/// Where nonces are remembered.
+/// The store of spent nonces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NonceSettings {
     /// In the gate's memory.
     Memory {
-        /// Nonces that are remembered at most.
+        /// The most nonces that are remembered.
         capacity: usize,
     },
     /// In Redis, with other gates.
@@ -27,7 +27,7 @@ pub enum NonceSettings {
 pub struct RedisSettings {
     /// Its URL, `redis://`, `rediss://` (TLS) or `unix://`; it may hold a password.
     pub url: String,
-    /// What its keys begin with.
+    /// The prefix of its keys.
     pub prefix: String,
 }
 

@@ -1,4 +1,4 @@
-//! `[proxy]`: where it asks from, and how it says what it was asked.
+//! `[proxy]`: the proxy's networks, and its way to pass on the original request.
 
 use std::net::IpAddr;
 
@@ -7,35 +7,35 @@ use host_kit::parse_network;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-/// How the reverse proxy says what it was asked.
+/// The reverse proxy, and its way to pass on the original request.
 #[derive(Debug, Clone)]
 pub struct ProxySettings {
-    /// The networks that it asks from.
+    /// The networks from which it asks.
     pub networks: Vec<IpNet>,
-    /// Where the original target is.
+    /// The place of the original target.
     pub target: TargetSource,
     /// The header with the original method; the request's own method where there is none.
     pub method_header: Option<String>,
-    /// What the proxy does with the content.
+    /// The proxy's handling of the content.
     pub content: ContentSource,
 }
 
-/// Where the original target is.
+/// The place of the original target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetSource {
-    /// Behind the policy in the path: Envoy.
+    /// The path, behind the policy: Envoy.
     Path,
-    /// In this header: nginx, Caddy.
+    /// This header: nginx, Caddy.
     Header(String),
 }
 
-/// What the proxy does with the content.
+/// The proxy's handling of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentSource {
-    /// It passes it on: Envoy with `with_request_body`.
+    /// The proxy passes it on: Envoy with `with_request_body`.
     Passed,
-    /// It keeps it. This header says whether there is any: `0` means none. Where it is empty or missing,
-    /// requests other than GET and HEAD count as ones with content.
+    /// The proxy keeps it. This header says whether there is any: `0` means none. Where it is empty or
+    /// missing, requests other than GET and HEAD count as requests with content.
     Withheld(Option<String>),
 }
 
@@ -51,8 +51,8 @@ pub(super) struct ProxyTable {
 }
 
 impl ProxySettings {
-    /// Those of a gate inside a service, which no proxy stands in front of: the target and the content are
-    /// the request's own.
+    /// Returns the settings of a gate inside a service, without a proxy: target and content are the request's
+    /// own.
     pub(super) fn embedded() -> Self {
         Self {
             networks: default_networks(),
@@ -98,7 +98,7 @@ fn default_networks() -> Vec<IpNet> {
     vec![IpNet::from(IpAddr::from([127, 0, 0, 1]))]
 }
 
-/// A header's name in lower case.
+/// Parses a header's name, and returns it in lower case.
 fn header_name(field: &str, name: &str) -> anyhow::Result<String> {
     let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
     Ok(name.with_context(|| format!("{field}: must be the name of a header"))?.as_str().to_owned())
