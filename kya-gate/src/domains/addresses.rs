@@ -1,5 +1,5 @@
-//! Which addresses a domain may have: those of the public Internet. A name that leads into the gate's own
-//! network would have it ask what no stranger can.
+//! The addresses that a domain may have: those of the public Internet. A name that leads into the gate's own
+//! network would make the gate ask servers that no stranger can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// Whether an address is one of the public Internet.
+/// Returns whether an address is one of the public Internet.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|network| network.contains(&address)),

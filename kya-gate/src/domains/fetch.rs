@@ -1,5 +1,5 @@
-//! One fetch of a domain's file: HTTPS at port 443, no redirect, a public address that was looked up once,
-//! ten seconds, 256 KiB.
+//! One fetch of a domain's file: by HTTPS at port 443, without redirects, at a public address that was looked
+//! up once, in ten seconds, of at most 256 KiB.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,10 @@ use reqwest::{
 use super::addresses::is_public;
 use crate::settings::DomainSettings;
 
-/// How long a fetch may take, from the look-up to the last byte.
+/// The longest time for a fetch, from the look-up to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The addresses of a name.
+/// Looks up the addresses of a name.
 pub(super) type LookUp = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// Fetches files of domains.
@@ -32,7 +32,7 @@ pub(super) type LookUp = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec
 pub(super) struct Fetcher(Client);
 
 impl Fetcher {
-    /// With the system's look-up and authorities, except for what the settings say otherwise.
+    /// Uses the system's look-up and authorities, unless the settings say otherwise.
     pub(super) fn new(settings: &DomainSettings) -> anyhow::Result<Self> {
         let look_up: LookUp =
             Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }));
@@ -53,7 +53,7 @@ impl Fetcher {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .dns_resolver(addresses)
-            // Each fetch looks the name up, and connects to what it found.
+            // Each fetch looks the name up, and connects to an address that it found.
             .pool_max_idle_per_host(0)
             .timeout(timeout)
             .user_agent(concat!("kya-gate/", env!("CARGO_PKG_VERSION")));
@@ -68,17 +68,17 @@ impl Fetcher {
         Ok(Self(client.build()?))
     }
 
-    /// The text of a domain's file; `None` where the domain says that it has none.
+    /// Fetches the text of a domain's file; `None` where the domain says that it has none.
     pub(super) async fn fetch(&self, domain: &DomainName) -> Result<Option<String>, String> {
         let failed = |error: reqwest::Error| {
-            // The cause is what says something: a certificate, an address.
+            // The innermost cause has the information: a certificate, an address.
             let mut cause: &dyn std::error::Error = &error;
             while let Some(deeper) = cause.source() {
                 cause = deeper;
             }
             if error.is_timeout() { "no answer in time".to_owned() } else { cause.to_string() }
         };
-        // Without it, a server may answer in any coding.
+        // Without this header, a server may answer in any coding.
         let request =
             self.0.get(format!("https://{domain}{WELL_KNOWN}")).header("accept-encoding", "identity");
         let response = request.send().await.map_err(failed)?;
@@ -93,9 +93,9 @@ impl Fetcher {
     }
 }
 
-/// The addresses of names: looked up once for each fetch, and connected to if all of them may be.
+/// A resolver of names: one look-up for each fetch, refused unless all addresses are allowed.
 pub(super) struct Addresses {
-    /// Addresses of the configuration, which are not looked up.
+    /// Addresses of the configuration, in place of a look-up.
     pub(super) set: BTreeMap<DomainName, SocketAddr>,
     pub(super) look_up: LookUp,
     pub(super) may_connect: fn(IpAddr) -> bool,

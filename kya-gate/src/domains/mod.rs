@@ -1,6 +1,6 @@
-//! The files of the domains in the configuration: fetched, checked, and what they say of an agent.
+//! The files of the domains in the configuration: fetching, checks, and their word on an agent.
 //!
-//! No domain is asked that a request names. What a file does, over time, is in
+//! A request cannot make the gate ask a domain. The effect of files over time is in
 //! `registry_core::gate::DomainBook`.
 
 mod addresses;
@@ -34,25 +34,25 @@ use crate::{
 use fetch::Fetcher;
 pub use names::{label, mixes_scripts};
 
-/// The most wallets of one registry that a file may name: each is asked for its code.
+/// The most wallets of one registry that a file may name: the gate reads the code of each.
 const MOST_WALLETS: usize = 64;
-/// The pause after which a domain of which nothing was read yet is asked again.
+/// The longest pause between fetches while a domain's file was not read yet.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// The configured domains, and what their files say.
+/// The configured domains and their files.
 #[derive(Debug)]
 pub struct Domains {
     book: Mutex<Arc<DomainBook>>,
     fetcher: Fetcher,
     accounts: Arc<AccountReader>,
     settings: DomainSettings,
-    /// The chain and the registry of the wallets that count.
+    /// Chain and registry of the wallets that count.
     place: (u64, Address),
     metrics: Metrics,
 }
 
 impl Domains {
-    /// The domains of these settings, none of which is read yet. Errors: if `liable.ca-file` cannot be read,
+    /// Makes the domains of these settings, without reading any. Errors: if `liable.ca-file` cannot be read,
     /// or no HTTP client can be built.
     pub fn new(settings: &Settings, accounts: Arc<AccountReader>, metrics: Metrics) -> anyhow::Result<Self> {
         let names = settings.policies.values().flat_map(|policy| policy.agents.domains.iter().cloned());
@@ -66,7 +66,7 @@ impl Domains {
         })
     }
 
-    /// Fetches the files of all domains at once. Returns what became of each.
+    /// Fetches the files of all domains at once. Returns the result of each fetch.
     pub async fn refresh(&self, now: Timestamp) -> Vec<(DomainName, Fetched)> {
         let names: Vec<DomainName> = self.book().names().cloned().collect();
         let fetched = join_all(names.iter().map(|name| self.fetch(name, now))).await;
@@ -77,8 +77,8 @@ impl Domains {
         fetched
     }
 
-    /// A verdict with what the files say of its agent under a policy, and the acceptances that they have of
-    /// it, the first to try as the last.
+    /// Returns a verdict with the files' word on its agent under a policy, and their acceptances of the
+    /// agent, the first to try last.
     pub fn told(
         &self,
         policy: &AgentPolicy,
@@ -95,12 +95,12 @@ impl Domains {
         (Some(if is_same { Arc::clone(verdict) } else { Arc::new(verdict.with_domains(word)) }), listed)
     }
 
-    /// Whether a domain of the liable wallet has withdrawn the acceptance that it is asked about.
+    /// Returns whether a domain of the liable wallet has withdrawn the acceptance of a query.
     pub fn has_withdrawn(&self, asked: &SignerQuery) -> bool {
         self.book().has_withdrawn(asked.account, asked.hash)
     }
 
-    /// A domain's wallets at this time; `None` where no file counts.
+    /// Returns a domain's wallets at this time; `None` where no file counts.
     pub fn state(&self, domain: &DomainName, now: Timestamp) -> Option<DomainState> {
         self.book().state(domain, now)
     }
@@ -147,7 +147,7 @@ impl Domains {
         }
     }
 
-    /// A domain's file, with the wallets that have signed for the domain.
+    /// Fetches a domain's file, with the wallets that have signed for the domain.
     async fn fetch(&self, name: &DomainName, now: Timestamp) -> Fetched {
         let file = match self.fetcher.fetch(name).await {
             Ok(Some(text)) => DomainFile::read(&text).map_err(|error| error.to_string()),

@@ -1,12 +1,11 @@
-//! Names of domains for people: what an A-label reads as, and whether it may be meant to be mistaken for
-//! another.
+//! Names of domains for people: the U-labels behind A-labels, and a check for names that look like others.
 
 use std::collections::BTreeSet;
 
 use icu_properties::{CodePointMapData, props::Script};
 use registry_core::liability::DomainName;
 
-/// A name, with its U-labels behind it where it has some.
+/// Returns a name, with its U-labels behind it where it has some.
 pub fn label(domain: &DomainName) -> String {
     match unicode(domain) {
         name if name == domain.as_str() => name,
@@ -14,7 +13,7 @@ pub fn label(domain: &DomainName) -> String {
     }
 }
 
-/// Whether a label of the name has letters of several scripts. Those of Japanese and Korean count as one.
+/// Returns whether a label mixes scripts. Those of Chinese, Japanese and Korean count as one.
 pub fn mixes_scripts(domain: &DomainName) -> bool {
     let scripts = CodePointMapData::<Script>::new();
     let mixes = |label: &str| {

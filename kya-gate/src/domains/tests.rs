@@ -1,4 +1,4 @@
-//! Fetches from servers that do what a domain's must not.
+//! Fetches from servers that misbehave.
 
 use std::{
     collections::BTreeMap,
@@ -24,12 +24,12 @@ use tokio_rustls::TlsAcceptor;
 use super::fetch::{Addresses, Fetcher, LookUp};
 use crate::settings::DomainSettings;
 
-/// How long a fetch may take that ends by itself.
+/// The longest time for a fetch that ends by itself.
 const LIMIT: Duration = Duration::from_secs(60);
-/// And one of which the server makes no end.
+/// The longest time for a fetch that the server never ends.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A certificate authority, and the file that makes it the only one.
+/// A certificate authority, and the file for `liable.ca-file`.
 struct Authority(CertifiedIssuer<'static, KeyPair>, NamedTempFile);
 
 impl Authority {
@@ -60,8 +60,8 @@ impl Authority {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// A server that answers each request with these pieces, a pause between each two, and then stays open;
-    /// its address, and how many connections it had.
+    /// Starts a server that answers each request with these pieces, with pauses between them, and then stays
+    /// open. Returns its address and the count of its connections.
     async fn serve(&self, name: &str, end_year: i32, pieces: Vec<Vec<u8>>) -> (SocketAddr, Arc<AtomicUsize>) {
         let (acceptor, listener) =
             (self.acceptor(name, end_year), TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -104,7 +104,7 @@ fn acme() -> DomainName {
     DomainName::parse("acme.example").unwrap()
 }
 
-/// A look-up that finds these one after another, the last one for ever; and how often it was asked.
+/// Returns a look-up that finds these one after another, the last one for ever, and its count of calls.
 fn finding(answers: Vec<Vec<SocketAddr>>) -> (LookUp, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);

@@ -1,7 +1,7 @@
-//! HTTP connections: accepted, evicted, and let finish at the end.
+//! HTTP connections: accepting, eviction, and the graceful end.
 //!
-//! There is a place for each new connection, whatever those are doing that are there: where all places are
-//! taken, the one that has waited longest without asking anything is evicted, strangers before the proxy.
+//! There is always a slot for a new connection. Where all are taken, the connection that has been idle for
+//! longest is evicted, strangers before the proxy; while all are busy, the new one waits.
 
 use std::{
     collections::BTreeMap,
@@ -27,15 +27,15 @@ use super::{
 };
 use crate::gate::DEADLINE;
 
-/// How long a connection may be idle: proxies keep theirs for a minute.
+/// The longest idle time of a connection: proxies keep theirs for a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long answers in progress may take at the end: as long as a decision, and a second to write it.
+/// The time for answers in progress at the end: a decision, and a second to write it.
 const GRACE: Duration = DEADLINE.saturating_add(Duration::from_secs(1));
 /// The most connections.
 const CONNECTIONS: usize = 4_096;
-/// The longest head of a request: a field of 16 KiB is refused by its limit, and not by this one.
+/// The longest head of a request: a field of more than 16 KiB meets its own limit, not this one.
 const HEAD_BYTES: usize = 128 * 1024;
-/// The most header lines of a request: servers behind proxies take as many, or fewer.
+/// The most header lines of a request: servers behind proxies take as many or fewer.
 const HEAD_LINES: usize = 1_000;
 
 /// Serves until `stop` turns true, then lets answers in progress finish.
@@ -48,12 +48,12 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, peer)) = accepted else {
-            // The proxy hung up before it was accepted, or the machine is out of descriptors.
+            // The peer hung up before it was accepted, or the machine is out of descriptors.
             lock(&places.taken).evict();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Answers are small: waiting for more of them would only delay them.
+        // Answers are small: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (app, is_proxy) = (Arc::clone(&app), app.is_proxy(peer.ip()));
         let place = Arc::new(places.enter(is_proxy).await);
@@ -95,7 +95,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
-/// The places of connections.
+/// The slots for connections.
 #[derive(Debug)]
 struct Places {
     most: usize,
@@ -106,15 +106,15 @@ struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     count: usize,
-    /// Counts what begins to wait.
+    /// Number of the next connection that waits.
     next: u64,
-    /// The connections without a request, in the order in which they are evicted: strangers' before the
-    /// proxy's, those that have waited longest first.
+    /// The connections without a request, in the order of eviction: strangers' before the proxy's, those that
+    /// have waited longest first.
     waiting: BTreeMap<(bool, u64), Arc<Notify>>,
 }
 
 impl Taken {
-    /// Makes room for another connection, if one waits.
+    /// Evicts the first waiting connection, if any.
     fn evict(&mut self) {
         if let Some((_, evicted)) = self.waiting.pop_first() {
             evicted.notify_one();
@@ -123,7 +123,7 @@ impl Taken {
     }
 }
 
-/// The place of a connection, which is free again once it is dropped.
+/// The slot of a connection, which is free again once it is dropped.
 #[derive(Debug)]
 struct Place {
     places: Arc<Places>,
@@ -134,11 +134,11 @@ struct Place {
 
 #[derive(Debug, Clone, Copy)]
 enum PlaceState {
-    /// Without a request, under this number among those that wait.
+    /// Without a request, under this number among the waiting connections.
     Waiting(u64),
     /// With a request.
     Busy,
-    /// Given to another connection.
+    /// Evicted: the slot is another connection's.
     Evicted,
 }
 
@@ -147,7 +147,7 @@ impl Places {
         Self { most, taken: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a place; where all others have a request, once one is free.
+    /// Takes a slot; where all connections have a request, waits until a slot is free.
     async fn enter(self: &Arc<Self>, is_proxy: bool) -> Place {
         loop {
             {
@@ -170,7 +170,7 @@ impl Places {
 }
 
 impl Place {
-    /// It waits for a request, and may be evicted.
+    /// Marks the connection as waiting for a request: it may be evicted.
     fn waits(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         if matches!(*state, PlaceState::Busy) {
@@ -182,7 +182,7 @@ impl Place {
         }
     }
 
-    /// It has a request, unless it was evicted.
+    /// Marks the connection as busy with a request, unless it was evicted.
     fn is_busy(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         if let PlaceState::Waiting(number) = *state {

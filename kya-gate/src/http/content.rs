@@ -1,4 +1,4 @@
-//! The contents that a proxy passes on: each bounded in length and time, all together in memory.
+//! The contents that a proxy passes on: each bounded in length and time, all together bounded in memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use tokio::{
 
 use super::RECEIVE_TIMEOUT;
 
-/// The longest content that is read.
+/// The longest content in bytes.
 const LONGEST: usize = 8 << 20;
-/// The bytes of all contents that are held at once.
+/// The most bytes of all contents together.
 const MEMORY: usize = 32 << 20;
-/// The least bytes that a content without a length has room for beyond those received.
+/// The least bytes of spare room for a content of unknown length.
 const STEP: usize = 16 << 10;
 
-/// Reads contents.
+/// A reader of contents within a shared memory limit.
 #[derive(Debug)]
 pub struct ContentReader {
     memory: Arc<Semaphore>,
@@ -33,7 +33,7 @@ impl Default for ContentReader {
     }
 }
 
-/// A content, which takes its memory until it is dropped.
+/// A content, which counts against the memory until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct PassedContent {
     pub(super) bytes: Bytes,
@@ -41,7 +41,7 @@ pub(super) struct PassedContent {
 }
 
 impl ContentReader {
-    /// The whole content. Errors: why it was not read.
+    /// Reads the whole content. Errors: the reason for which it was not read.
     pub(super) async fn read<B>(&self, mut body: B) -> Result<PassedContent, Unread>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -50,7 +50,7 @@ impl ContentReader {
         let whole = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|_| Unread::Incomplete)?;
-                // Trailers are no content. What is refused is read to its end, and not held: a proxy that is
+                // Trailers are no content. A refused content is read to its end and dropped: a proxy that is
                 // still sending might not see the answer.
                 if let Ok(data) = frame.into_data()
                     && refusal.is_none()
@@ -68,10 +68,10 @@ impl ContentReader {
     }
 }
 
-/// Why a content was not read.
+/// The reason for which a content was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// It is longer than is read.
+    /// It is longer than the limit.
     TooLong,
     /// It broke off, or did not end in time.
     Incomplete,
@@ -89,7 +89,7 @@ impl From<Unread> for Outcome {
     }
 }
 
-/// A content, as far as it was received.
+/// The received part of a content.
 #[derive(Debug, Default)]
 struct Gathered {
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// `rest` is how many bytes follow, where that is known.
+    /// Appends a piece. `rest` is the number of bytes that follow, where known.
     fn add(&mut self, data: &[u8], rest: Option<u64>, memory: &Arc<Semaphore>) -> Result<(), Unread> {
         let length = self.bytes.len() + data.len();
         if length > LONGEST {
@@ -129,7 +129,7 @@ mod tests {
     use hyper::body::Frame;
     use std::io;
 
-    /// Pieces of so many bytes, and then nothing more, without an end.
+    /// Returns a body of so many pieces of `bytes` bytes that never ends.
     fn unfinished(pieces: usize, bytes: usize) -> impl Body<Data = Bytes, Error = io::Error> + Unpin {
         let piece = Bytes::from(vec![7; bytes]);
         let pieces = stream::iter((0..pieces).map(move |_| Ok(Frame::data(piece.clone()))));

@@ -7,10 +7,9 @@
 //!                        +--with the next head begun--+
 //! ```
 //!
-//! hyper refuses a request line with bytes that no URI has, by an answer of its own that neither a client nor
-//! an operator can read. Bytes of the proxy's request lines that clients write are therefore masked on their
-//! way to hyper, which is given a target of the same length; and what hyper refuses still is answered by the
-//! gate.
+//! hyper refuses a request line with bytes that no URI has, with an answer of its own that tells neither
+//! client nor operator anything. Such bytes of the proxy's request lines are therefore masked on their way to
+//! hyper, which gets a target of the same length; requests that hyper still refuses are answered by the gate.
 
 use std::{
     io, mem,
@@ -34,44 +33,44 @@ use tokio::{
 
 use super::RECEIVE_TIMEOUT;
 
-/// The most bytes of a request line that are kept: hyper takes no longer URI.
+/// The most bytes of a request line that are kept: hyper accepts no longer URI.
 const LINE_BYTES: usize = 1 << 16;
-/// What a head ends with.
+/// The end of a head.
 const END: [u8; 4] = *b"\r\n\r\n";
 
 /// Answers a request of the proxy that hyper refuses, by its request line; `None` leaves hyper's answer.
 pub(super) type Unparsed = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer> + Send>;
 
-/// What connection and service know of a connection's heads.
+/// The state of a connection's heads, shared by connection and service.
 #[derive(Debug, Default)]
 pub(super) struct Heads(Mutex<Received>);
 
-/// What was received, and what for.
+/// The received bytes, and the phase that they belong to.
 #[derive(Debug, Default)]
 struct Received {
     phase: Phase,
-    /// The request line that is not parsed yet, as received. Empty at strangers'.
+    /// The request line that is not parsed yet, as received; empty on connections of strangers.
     line: Vec<u8>,
-    /// The last bytes.
+    /// The last four bytes.
     tail: [u8; 4],
 }
 
-/// What a connection receives.
+/// The part of a request that a connection receives.
 #[derive(Debug, Default, Clone, Copy)]
 enum Phase {
     /// Nothing, until the next head begins.
     #[default]
     Idle,
-    /// A head, until then at the latest.
+    /// A head, which has to end by `until`.
     Head { until: Instant, is_in_line: bool },
-    /// A request is answered; its content is timed elsewhere.
+    /// A request in progress; its content is timed elsewhere.
     Busy { has_content: bool },
-    /// What is left of a content: hyper closes the connection.
+    /// The rest of a content after the answer: hyper closes the connection.
     Closing,
 }
 
 impl Heads {
-    /// A request was parsed. Returns its target as received, where it was masked.
+    /// Notes that hyper parsed a request. Returns its target as received, where it was masked.
     pub(super) fn parsed<B: Body>(&self, request: &Request<B>) -> Option<String> {
         let mut received = lock(&self.0);
         received.phase = Phase::Busy { has_content: !request.body().is_end_stream() };
@@ -83,8 +82,8 @@ impl Heads {
         is_same.then(|| String::from_utf8_lossy(target).into_owned())
     }
 
-    /// The request was answered, when this was left of its content. What is left may come at any time: no
-    /// head can be told from it, and the answer is the connection's last.
+    /// Notes that the request was answered. `left` is the rest of its content: while that may still come, it
+    /// cannot be told from a next head, and the answer is the connection's last.
     pub(super) fn answered<B>(&self, left: &impl Body, answer: &mut Response<B>) {
         let mut received = lock(&self.0);
         let Received { phase, tail, .. } = &mut *received;
@@ -119,18 +118,18 @@ impl Received {
 }
 
 impl Phase {
-    /// A head begins.
+    /// Starts a head.
     fn head(is_in_line: bool) -> Self {
         Self::Head { until: Instant::now() + RECEIVE_TIMEOUT, is_in_line }
     }
 }
 
-/// The target of a request line.
+/// Returns the target of a request line.
 pub(super) fn target(line: &[u8]) -> Option<&[u8]> {
     line.split(|byte| *byte == b' ').nth(1)
 }
 
-/// A byte of a target as hyper takes it. Also that of a fragment, which hyper would cut off.
+/// Masks a byte that hyper refuses in a target, or `#`, as hyper would cut off a fragment.
 const fn masked(byte: u8) -> u8 {
     match byte {
         b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => b'_',
@@ -138,12 +137,12 @@ const fn masked(byte: u8) -> u8 {
     }
 }
 
-/// A connection that watches the heads it receives.
+/// A connection that tracks the heads it receives.
 pub(super) struct Watched<S> {
     stream: S,
     heads: Arc<Heads>,
     late: Pin<Box<Sleep>>,
-    /// `None` on connections of strangers: their request lines are not looked at.
+    /// `None` on connections of strangers: their request lines are not kept.
     unparsed: Option<Unparsed>,
     /// The rest of an answer in place of hyper's own.
     replaced: Option<Bytes>,
@@ -155,7 +154,7 @@ impl<S> Watched<S> {
         Self { stream, heads, late, unparsed, replaced: None }
     }
 
-    /// The answer in place of one that hyper writes by itself.
+    /// Returns the gate's answer in place of one that hyper writes by itself.
     fn in_place_of(&self, written: &[u8]) -> Option<Bytes> {
         let fault = match written.get(..12)? {
             b"HTTP/1.0 400" | b"HTTP/1.1 400" => RequestFault::MalformedRequest,
@@ -173,11 +172,11 @@ impl<S> Watched<S> {
     }
 }
 
-/// Keeps what is received of a request line, and masks its target. Returns whether the line goes on.
+/// Keeps the received part of a request line, and masks its target. Returns whether the line continues.
 fn mask(line: &mut Vec<u8>, bytes: &mut [u8]) -> bool {
     for byte in bytes {
         match *byte {
-            // Empty lines before a request line are none.
+            // Empty lines before a request line are not part of it.
             b'\r' | b'\n' if line.is_empty() => continue,
             b'\n' => return false,
             _ => {}
@@ -193,7 +192,7 @@ fn mask(line: &mut Vec<u8>, bytes: &mut [u8]) -> bool {
     true
 }
 
-/// An answer after which the connection is closed.
+/// Formats an answer after which the connection is closed.
 fn text(answer: &GateAnswer) -> String {
     let mut text = format!("HTTP/1.1 {} \r\nconnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
@@ -273,7 +272,7 @@ mod tests {
         stream.read_exact(&mut byte).await.unwrap();
         stream.read_exact(&mut byte).await.unwrap();
         let begun = Instant::now();
-        // A byte now and then does not help.
+        // A byte now and then does not extend the time.
         let trickle = async {
             loop {
                 tokio::time::sleep(RECEIVE_TIMEOUT / 4).await;
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(begun.elapsed(), RECEIVE_TIMEOUT);
     }
 
-    /// The client's end of a connection to the proxy's port: the service says the target that it sees.
+    /// Returns the client's end of a connection to the proxy's port, with a service that echoes the target.
     fn connection() -> DuplexStream {
         let (client, server) = duplex(1 << 20);
         let heads = Arc::<Heads>::default();
@@ -299,7 +298,7 @@ mod tests {
             async move {
                 let target = heads.parsed(&request).unwrap_or_else(|| request.uri().to_string());
                 if !request.body().is_end_stream() {
-                    // Long enough for the content to come, which is not read.
+                    // Long enough for the unread content to arrive.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 let mut answer = Response::new(Full::new(Bytes::from(target)));

@@ -1,10 +1,10 @@
-//! The port: what a proxy asks, and monitoring.
+//! The port: the proxy's requests, and monitoring.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
-//! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
-//! | `/.well-known/erc8128` | what routes ask of signatures |
+//! | `/refusal/<policy>` | the refusal again, with its body, which nginx does not keep; never admits |
+//! | `/.well-known/erc8128` | the routes' rules for signatures |
 //! | `/.well-known/agent-registry` | the registry and the way to it |
 //! | `/.well-known/jwks.json` | the keys that verdicts are signed with |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
@@ -45,15 +45,15 @@ pub use host_kit::native::now;
 use original::{Misconfigured, Original};
 pub use readiness::Readiness;
 
-/// How long a head may take from its first byte on, and a content.
+/// The longest time for a head, from its first byte, and for a content.
 pub(crate) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The header of an answer with the headers that Envoy then removes from a request that is served.
+/// The header of an answer that lists headers for Envoy to remove from a served request.
 const ENVOY_REMOVES: &str = "x-envoy-auth-headers-to-remove";
 
-/// What answers requests.
+/// The HTTP service.
 #[derive(Debug)]
 pub struct App {
-    /// Decides.
+    /// Decides on requests.
     pub gate: Gate,
     /// The reverse proxy.
     pub proxy: ProxySettings,
@@ -65,23 +65,23 @@ pub struct App {
     pub discovery: String,
     /// The document of `/.well-known/agent-registry`.
     pub registry: String,
-    /// Whether chain, API and the store of nonces answer.
+    /// The cached answer of `/readyz`.
     pub readiness: Readiness,
 }
 
 type HttpResponse = Response<Full<Bytes>>;
 
-/// What a proxy asks by the target of its request.
+/// The parts of the target with which a proxy asks for a decision.
 struct Asked<'a> {
     purpose: Purpose,
     /// The policy's name.
     policy: &'a str,
-    /// What follows that.
+    /// The rest of the target behind the policy's name.
     rest: &'a str,
 }
 
 impl<'a> Asked<'a> {
-    /// `None` where the target asks for no decision.
+    /// Parses a target; `None` where it asks for no decision.
     fn of(target: &'a str) -> Option<Self> {
         let (purpose, asked) = match target.strip_prefix("/gate/") {
             Some(asked) => (Purpose::Admission, asked),
@@ -93,7 +93,7 @@ impl<'a> Asked<'a> {
 }
 
 impl App {
-    /// The answer to one request of this peer, with this target in place of the one that hyper parsed.
+    /// Answers one request of a peer. `target` replaces the target that hyper parsed.
     pub async fn respond(
         self: Arc<Self>,
         peer: SocketAddr,
@@ -126,7 +126,7 @@ impl App {
         }
     }
 
-    /// Decides about the request that the proxy asks about.
+    /// Decides on the request that the proxy asks about.
     async fn decide(
         &self,
         peer: SocketAddr,
@@ -135,7 +135,7 @@ impl App {
     ) -> HttpResponse {
         let Asked { purpose, policy, rest } = asked;
         let policy = self.policies.get(policy);
-        // Before anything of it is read.
+        // Before anything of the request is read.
         if !self.is_proxy(peer.ip()) {
             return self.misconfigured(policy, Misconfigured::Stranger, peer);
         }
@@ -174,8 +174,8 @@ impl App {
         response
     }
 
-    /// The answer to a request of the proxy that hyper does not parse, by its request line; `None` where that
-    /// asks for no policy.
+    /// Answers a request of the proxy that hyper cannot parse, by its request line; `None` where that names
+    /// no policy.
     fn answer_unparsed(&self, line: &[u8], fault: RequestFault) -> Option<GateAnswer> {
         let target = String::from_utf8_lossy(heads::target(line)?);
         let Asked { purpose, policy, .. } = Asked::of(&target)?;
@@ -185,30 +185,30 @@ impl App {
             return Some(outcome.answer_unread(&policy.links));
         }
         let answer = self.gate.concluded(policy, None, &outcome);
-        // Which of its headers Envoy would have to remove is not known.
+        // The headers that Envoy would have to remove are not known.
         Some(if self.passes_lookalikes(policy) { outcome.answer_unread(&policy.links) } else { answer })
     }
 
-    /// Whether headers that a service may read as the gate's are passed on: a policy that decides refuses
-    /// them, and Envoy alone passes them on beside the gate's own.
+    /// Returns whether headers that a service may read as the gate's are passed on: a policy that decides
+    /// refuses them, and only Envoy passes them on beside the gate's own.
     fn passes_lookalikes(&self, policy: &RoutePolicy) -> bool {
         policy.observe && self.proxy.target == TargetSource::Path
     }
 
-    /// Whether the reverse proxy asks from this address.
+    /// Returns whether an address is the reverse proxy's.
     pub fn is_proxy(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.proxy.networks.iter().any(|network| network.contains(&peer))
     }
 
-    /// The answer to a proxy that says nothing about a request: it is refused, as one that cannot be decided.
+    /// Answers a proxy that does not describe a request: the request is refused, as it cannot be decided.
     fn misconfigured(
         &self,
         policy: Option<&RoutePolicy>,
         error: Misconfigured,
         peer: SocketAddr,
     ) -> HttpResponse {
-        // At this level once a request: the configuration is wrong, or the port is open to others.
+        // A warning for each request: the configuration is wrong, or the port is open to others.
         let peer = (error == Misconfigured::Stranger).then(|| peer.to_string());
         let name = policy.map(|policy| policy.name.as_str());
         tracing::warn!(policy = name, peer, %error, "not decided");
@@ -220,7 +220,7 @@ impl App {
     }
 }
 
-/// The gate's answer as an HTTP response.
+/// Turns the gate's answer into an HTTP response.
 pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
     let mut response = Response::new(B::from(Bytes::from(answer.body)));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);

@@ -1,4 +1,4 @@
-//! The request that a proxy asks about, taken from the request that it asks with.
+//! The original request that a proxy asks about, taken from the request to the gate.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use registry_core::gate::{Content, Origin, Request, origin_form};
 
 use crate::settings::{ContentSource, ProxySettings, TargetSource};
 
-/// The proxy does not ask as it is configured to.
+/// A way in which the proxy does not ask as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misconfigured {
-    /// An address outside `proxy.networks` asks.
+    /// The request came from an address outside `proxy.networks`.
     #[error("asked from an address that is not the proxy's")]
     Stranger,
-    /// There is no policy of the name that the proxy asks for.
+    /// There is no policy of the requested name.
     #[error("asked for a policy that there is not")]
     Policy,
-    /// The header with the target is missing, or there are several of it.
+    /// The header with the target is missing or repeated.
     #[error("the header with the original target is missing, or there several times")]
     Target,
-    /// The header with the method is missing, or there are several of it.
+    /// The header with the method is missing or repeated.
     #[error("the header with the original method is missing, or there several times")]
     Method,
 }
@@ -34,11 +34,11 @@ pub(super) struct Original<'a> {
 }
 
 impl<'a> Original<'a> {
-    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for, and `body`
-    /// the content, where the proxy passed it on and it was read.
+    /// Reads the parts. `rest` is the target behind the policy's name, and `body` the content, where the
+    /// proxy passed it on and it was read.
     ///
-    /// What a client wrote is never an error here: bytes that are no text are replaced by a character that no
-    /// target and no method has. Errors: [`Misconfigured`]: the proxy does not say what it was asked.
+    /// Bytes of the client are never an error here: those that are not UTF-8 become a character that no
+    /// target and no method has. Errors: [`Misconfigured`].
     pub(super) fn read(
         proxy: &ProxySettings,
         (method, rest): (&'a str, &'a str),
@@ -50,7 +50,7 @@ impl<'a> Original<'a> {
             TargetSource::Path => origin_form(rest),
             TargetSource::Header(name) => match single(headers, name).ok_or(Misconfigured::Target)? {
                 Cow::Borrowed(target) => origin_form(target),
-                // What is no text is well-formed in no form.
+                // A target that is not UTF-8 is malformed in any form.
                 target => target,
             },
         };
@@ -70,7 +70,7 @@ impl<'a> Original<'a> {
                 Content::Withheld { is_empty }
             }
         };
-        // hyper keeps the order of a field's lines, which is all that counts, and writes names in lower case.
+        // hyper keeps the order of a field's lines, which alone matters, and has names in lower case.
         let lines = || headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let told = lines().filter(|(_, value)| !value.is_empty());
         let told = told.filter_map(|(name, value)| Some((of_connection(name)?, value)));
@@ -78,7 +78,7 @@ impl<'a> Original<'a> {
         Ok(Self { method, target, fields, content })
     }
 
-    /// The request at its origin.
+    /// Returns the request at its origin.
     pub(super) fn as_request<'b>(&'b self, origin: &'b Origin) -> Request<'b> {
         Request {
             method: &self.method,
@@ -90,8 +90,8 @@ impl<'a> Original<'a> {
     }
 }
 
-/// The header of a client's connection that one of the npm package's questions tells: `fetch` sends no such
-/// header itself. No client gains by telling one, as they only make requests that are refused.
+/// Returns the connection header of the client that a header of the npm package stands for: `fetch` cannot
+/// send such headers itself. A client gains nothing by sending one, as it only causes a refusal.
 fn of_connection(name: &str) -> Option<&'static str> {
     match name {
         "x-original-connection" => Some("connection"),
@@ -101,7 +101,7 @@ fn of_connection(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs once.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -221,7 +221,7 @@ mod tests {
             let pairs: Vec<_> = [("x-uri", "/"), ("x-method", method)].into_iter().chain(lines).collect();
             assert_eq!(content(said(), &pairs), is_empty, "{pairs:?}");
         }
-        // What is not said is by the method: no proxy has to say it of a GET.
+        // Without the header, the method decides: proxies send none for a GET.
         for (method, is_empty) in [("GET", true), ("HEAD", true), ("POST", false), ("DELETE", false)] {
             let pairs = [("x-uri", "/"), ("x-method", method)];
             assert_eq!(content(ContentSource::Withheld(None), &pairs), is_empty, "{method}");

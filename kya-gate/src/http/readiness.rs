@@ -1,14 +1,14 @@
-//! The last answer of `/readyz`: many requests cause one probe, and none waits for another one's.
+//! The last answer of `/readyz`: many requests cause one probe, and none waits for the probe of another.
 
 use std::{sync::Mutex, time::Duration};
 
 use host_kit::native::lock;
 use tokio::{sync::Semaphore, time::Instant};
 
-/// How long an answer is given again.
+/// The time for which an answer is given again.
 const HOLDS: Duration = Duration::from_secs(5);
 
-/// Whether a gate is ready, in words, and when it was probed.
+/// The readiness of a gate in words, and the time of the probe.
 #[derive(Debug)]
 pub struct Readiness {
     last: Mutex<(Option<Instant>, Result<String, String>)>,
@@ -16,17 +16,17 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// These words until the first probe.
+    /// Gives `words` until the first probe.
     pub fn new(words: Result<String, String>) -> Self {
         Self { last: Mutex::new((None, words)), probes: Semaphore::new(1) }
     }
 
-    /// The last words, or those of `probe` where they are old and no other probe is under way.
+    /// Returns the last words, or those of `probe` where they are old and no other probe is under way.
     pub(super) async fn or_else(
         &self,
         probe: impl Future<Output = Result<String, String>>,
     ) -> Result<String, String> {
-        // Before the last words are read: what another probe says until then is among them.
+        // Before the last words are read, so that they include those of a probe that just ended.
         let probing = self.probes.try_acquire();
         let (at, last) = lock(&self.last).clone();
         if probing.is_err() || at.is_some_and(|at| at.elapsed() < HOLDS) {
@@ -53,7 +53,7 @@ mod tests {
         let mut probing = Box::pin(readiness.or_else(pending()));
         assert!(futures_util::poll!(&mut probing).is_pending());
         assert_eq!(readiness.or_else(pending()).await, ok("second"));
-        // The one that probed hung up.
+        // The request that probed was dropped.
         drop(probing);
         assert_eq!(readiness.or_else(ready(Err("away".to_owned()))).await, Err("away".to_owned()));
         assert_eq!(readiness.or_else(pending()).await, Err("away".to_owned()));

@@ -1,7 +1,7 @@
 //! The read API as the source of verdicts.
 //!
-//! Each answer says which registry of which chain it is about, in `KYA-Registry`, and how old it is: one
-//! about another registry, or from before `max-head-age-seconds` and the API's own caches, is no verdict.
+//! Each answer names its chain and registry in `KYA-Registry`, and the time of its block. An answer about
+//! another registry, or older than `max-head-age-seconds` and the API's own caches allow, is no verdict.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use reqwest::{Client, Response, StatusCode, Url, header};
 
 use crate::{metrics::Metrics, settings::Settings};
 
-/// How long the API may take for a verdict.
+/// The longest time that the API may take for a verdict.
 const TIMEOUT: Duration = Duration::from_millis(API_TIMEOUT_MS as u64);
 
 /// The read API.
@@ -33,12 +33,12 @@ impl Api {
         Self { client, url, terms, metrics }
     }
 
-    /// Its scheme and host.
+    /// Returns its scheme and host.
     pub fn label(&self) -> String {
         public_origin(self.url.as_str())
     }
 
-    /// The verdict on a wallet; `None` where the API does not give one.
+    /// Reads the verdict on a wallet, counted and logged; `None` where the API gives none.
     pub(super) async fn verdict(&self, wallet: Address, now: Timestamp) -> Option<Verdict> {
         let verdict = self.read(wallet, now).await;
         let result = if verdict.is_ok() { "ok" } else { "failed" };
@@ -46,7 +46,7 @@ impl Api {
         verdict.inspect_err(|error| tracing::warn!(%error, "the read API gave no verdict")).ok()
     }
 
-    /// The same, or why there is none.
+    /// Reads the verdict on a wallet. Errors: the reason for which there is none.
     pub(super) async fn read(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         let url = self.endpoint(&format!("kya/{wallet}"));
         let without_url = |error: reqwest::Error| error.without_url().to_string();
@@ -60,15 +60,15 @@ impl Api {
         self.terms.verdict(&body, wallet, now)
     }
 
-    /// Whether an answer is about the configured registry. Errors: what it is about.
+    /// Checks that an answer is about the configured registry. Errors: the registry of the answer.
     pub(super) fn check_registry(&self, response: &Response) -> Result<(), String> {
         let values = response.headers().get_all(ApiTerms::REGISTRY_HEADER).iter();
-        // Several lines are one value, and name no registry.
+        // Several lines combine into one value, which names no registry.
         let values: Vec<&str> = values.map(|value| value.to_str().unwrap_or_default()).collect();
         self.terms.check_registry(Some(values.join(", ").as_str()).filter(|_| !values.is_empty()))
     }
 
-    /// Opens the stream of changes behind `last`, or of those from now on.
+    /// Opens the stream of changes after the event id `last`, or from now on.
     pub(super) async fn changes(&self, last: Option<&str>) -> Result<Response, reqwest::Error> {
         let request =
             self.client.get(self.endpoint("changes?since=now")).header(header::ACCEPT, "text/event-stream");

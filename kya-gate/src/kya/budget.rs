@@ -1,4 +1,4 @@
-//! How much strangers can have read: a bound on reads in flight and per second, for all requests together.
+//! The budget for reads that strangers can cause: reads in flight and per second, for all requests together.
 
 use std::sync::Mutex;
 
@@ -33,8 +33,8 @@ impl ReadBudget {
         }
     }
 
-    /// Takes a read, which ends with the permit; `None` where none is left. A signature that is not of the
-    /// key that it names is left half of them: such ones cost nothing to make.
+    /// Takes a read, which ends with the permit; `None` where none is left. A signature by another key than
+    /// it names gets at most half of the reads: such signatures cost nothing to make.
     pub(super) fn take(&self, is_of_key: bool) -> Option<SemaphorePermit<'_>> {
         let refused = |limit| self.metrics.reads_refused.with_label_values(&[limit]).inc();
         let is_free = self.in_flight.available_permits() > reserve(self.most_in_flight, is_of_key) as usize;
@@ -61,7 +61,7 @@ mod tests {
         ReadBudget::new(ReadLimits { in_flight, per_second }, Metrics::new().unwrap())
     }
 
-    /// How many of a hundred reads are left, each of which ends at once.
+    /// Returns the number of reads, of a hundred that end at once, for which the budget suffices.
     fn taken(budget: &ReadBudget, is_of_key: bool) -> usize {
         (0..100).filter(|_| budget.take(is_of_key).is_some()).count()
     }

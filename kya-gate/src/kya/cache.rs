@@ -1,4 +1,4 @@
-//! Verdicts, and which accounts have no code: the least recently used are forgotten first.
+//! The cache of verdicts and of accounts without code; the least recently used are forgotten first.
 
 use std::{
     num::NonZeroUsize,
@@ -16,9 +16,9 @@ use registry_core::{
 };
 use tokio::time::Instant;
 
-/// The wallets known at once. An entry takes less than a kilobyte.
+/// The most wallets in the cache. An entry takes less than a kilobyte.
 const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
-/// The changes remembered at once.
+/// The most changes that are remembered.
 const CHANGES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub(super) struct Cache {
 #[derive(Debug)]
 struct Entries {
     wallets: LruCache<Address, Entry>,
-    /// The last change of each wallet, for answers that are older.
+    /// The last change of each wallet, for answers of an earlier block.
     changes: LruCache<Address, Change>,
-    /// Counts the changes: what was read across one is not cached.
+    /// Counts the changes: a verdict is not cached if there was one during its read.
     generation: u64,
-    /// Changes are followed, and none can have been missed.
+    /// Changes are followed, and none was missed.
     is_followed: bool,
 }
 
@@ -42,7 +42,7 @@ struct Entries {
 struct Entry {
     verdict: Option<(Arc<Verdict>, Instant)>,
     no_code_since: Option<Instant>,
-    /// Code was found: what to ask first.
+    /// Code was found by the last read, and is asked first.
     has_code: bool,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Change {
     pub(super) block: u64,
 }
 
-/// What is cached of a wallet and holds now.
+/// The cached facts about a wallet that hold now.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cached {
     pub(super) verdict: Option<Arc<Verdict>>,
-    /// For how long the verdict may be passed on: while changes are followed it is known to hold now.
+    /// Time for which the verdict may be passed on: while changes are followed, it is known to hold now.
     pub(super) fresh_for: Duration,
     pub(super) has_no_code: bool,
     /// There was code when it was last read.
@@ -79,7 +79,7 @@ impl Cache {
         Self { cached, entries: Mutex::new(entries) }
     }
 
-    /// For how long a verdict that was just read is used.
+    /// Returns the time for which a new verdict is used.
     pub(super) const fn cached(&self) -> Duration {
         self.cached
     }
@@ -107,7 +107,7 @@ impl Cache {
         Reading { at: Instant::now(), generation: lock(&self.entries).generation }
     }
 
-    /// A verdict that was read, or what a later change made of it.
+    /// Applies a later change, if there was one, to a verdict that was read.
     pub(super) fn latest(&self, wallet: Address, verdict: Verdict) -> Arc<Verdict> {
         let change = lock(&self.entries).changes.get(&wallet).copied();
         Arc::new(match change {
@@ -116,7 +116,7 @@ impl Cache {
         })
     }
 
-    /// Keeps what a read found, as of its beginning.
+    /// Caches the result of a read, as of its beginning.
     pub(super) fn put(
         &self,
         wallet: Address,
@@ -126,12 +126,12 @@ impl Cache {
     ) {
         let mut entries = lock(&self.entries);
         let is_current = entries.generation == reading.generation;
-        // A verdict from before a change for the better: what the change made of it is asked for again.
+        // A verdict from before a change for the better is not cached: the next request reads a newer one.
         let change = entries.changes.peek(&wallet).map_or(0, |change| change.block);
         let is_current = is_current && verdict.is_some_and(|verdict| verdict.as_of.block_number >= change);
         let entry = entries.wallets.get_or_insert_mut(wallet, Entry::default);
         if let Some(verdict) = verdict.filter(|_| is_current) {
-            // A verdict that came from here keeps its age.
+            // A verdict that came from this cache keeps its age.
             if !entry.verdict.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, verdict)) {
                 entry.verdict = Some((Arc::clone(verdict), reading.at));
             }
@@ -149,7 +149,7 @@ impl Cache {
         }
     }
 
-    /// A verdict has changed.
+    /// Stores a change of a verdict.
     pub(super) fn changed(&self, wallet: Address, change: Change) {
         let mut entries = lock(&self.entries);
         entries.generation += 1;
@@ -159,7 +159,7 @@ impl Cache {
         }
     }
 
-    /// Changes are followed from now on, without a gap or after one.
+    /// Notes that changes are followed from now on, without a gap or after one.
     pub(super) fn follows(&self, without_gap: bool) {
         let mut entries = lock(&self.entries);
         if !without_gap {
@@ -171,7 +171,7 @@ impl Cache {
         entries.is_followed = true;
     }
 
-    /// Changes are no longer followed: verdicts hold for as long as they do without.
+    /// Notes that changes are no longer followed: verdicts then hold for `cache-seconds`.
     pub(super) fn stopped_following(&self) {
         lock(&self.entries).is_followed = false;
     }
@@ -201,7 +201,7 @@ mod tests {
         cache
     }
 
-    /// Whether verdict and absence of code are cached.
+    /// Returns whether verdict and absence of code are cached.
     fn known(cache: &Cache, now: u64) -> (bool, bool) {
         let cached = cache.get(WALLET, Timestamp::from_seconds(now));
         (cached.verdict.is_some(), cached.has_no_code)

@@ -6,11 +6,11 @@
 //!        +------- backoff ----------+--- end, silence, failure -+   not following: verdicts hold for cache-seconds
 //! ```
 //!
-//! A stream names a block once it has no further change up to it. Until it does, changes may be on their way
-//! that were made while no stream was open, and verdicts hold no longer than without one.
+//! A stream names a block once it has sent all changes up to it. Before that, changes from a time without a
+//! stream may still come, and verdicts hold no longer than without a stream.
 //!
-//! A connection without an id to go on from may have missed changes, and one that the API refuses (`410`)
-//! has: every cached verdict is forgotten.
+//! A connection that does not resume from an event id may have missed changes, and one after a refusal with
+//! `410` has: every cached verdict is then forgotten.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{AccountReader, Source, cache::Change};
 
-/// The longest silence of a stream that is alive: it names a block at least every ten seconds.
+/// The longest silence of a working stream, which names a block at least every ten seconds.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The backoff after a failure: the first, and the longest.
+/// The backoff after a failure: the first and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// The longest line that is read.
+/// The longest line of a stream, in bytes.
 const LONGEST_LINE: usize = 64 * 1024;
 
 /// Follows the changes until `stop` turns true, if verdicts come from the read API.
@@ -40,7 +40,7 @@ pub async fn follow(accounts: Arc<AccountReader>, mut stop: watch::Receiver<bool
             if opened {
                 backoff = BACKOFF.0;
             }
-            // The end of a stream after its five minutes: what holds meanwhile is short.
+            // Also at the usual end of a stream, after five minutes: verdicts hold briefly meanwhile.
             accounts.cache.stopped_following();
             tokio::time::sleep(backoff).await;
             backoff = (backoff * 2).min(BACKOFF.1);
@@ -53,7 +53,7 @@ pub async fn follow(accounts: Arc<AccountReader>, mut stop: watch::Receiver<bool
 }
 
 impl AccountReader {
-    /// One stream to its end; whether it was open.
+    /// Follows one stream to its end. Returns whether it was open.
     async fn follow_once(&self, last: &mut Option<String>) -> bool {
         let Source::Api(api) = &self.source else { return std::future::pending().await };
         let response = match timeout(SILENCE, api.changes(last.as_deref())).await {
@@ -94,12 +94,12 @@ impl AccountReader {
                         }
                     }
                     "failure" => {
-                        // The chain does not answer the API: a change may be on it that it does not see.
+                        // The chain does not answer the API, which may miss changes.
                         self.metrics.changes.with_label_values(&["failure"]).inc();
                         self.cache.stopped_following();
                         self.metrics.following.set(0);
                     }
-                    // A block that is named: all changes up to it were announced.
+                    // The name of a block: all changes up to it were announced.
                     _ => {
                         self.cache.follows(without_gap);
                         without_gap = true;
@@ -141,7 +141,7 @@ fn read_change(data: &str) -> Option<(Address, Change)> {
     Some((change.wallet, Change { decision, reason, block: change.block_number }))
 }
 
-/// Server-sent events in a stream of bytes.
+/// A parser of server-sent events in a stream of bytes.
 #[derive(Debug, Default)]
 struct Events {
     /// The line that has not ended.
@@ -158,7 +158,7 @@ struct Event {
 }
 
 impl Events {
-    /// The events that end in this piece.
+    /// Parses a piece of the stream. Returns the events that end in it.
     fn take(&mut self, piece: &[u8]) -> Vec<Event> {
         let mut ended = Vec::new();
         for byte in piece {
@@ -189,7 +189,7 @@ impl Events {
         None
     }
 
-    /// Whether a line has no end.
+    /// Returns whether the current line is too long.
     fn is_too_long(&self) -> bool {
         self.line.len() > LONGEST_LINE
     }

@@ -1,6 +1,6 @@
-//! Proofs of verdicts, for records of admissions: of the very block that the verdict is of, and made once
-//! for all admissions with that verdict. Nodes prove only their last blocks, some the newest one alone: a
-//! verdict of a block that none proves any more is read anew, together with its proof.
+//! Proofs of verdicts, for records of admissions: at the verdict's own block, and made once for all
+//! admissions with that verdict. Nodes prove only their last blocks, some the newest one alone: where none
+//! proves a verdict's block any more, a new verdict is read together with its proof.
 
 use std::{
     num::NonZeroUsize,
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::{AccountReader, Source, flight::SingleFlight};
 
-/// The proofs known at once. Each takes some 50 KB.
+/// The most proofs that are kept. Each takes some 50 KB.
 const PROOFS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 type Known = LruCache<(Address, u64), Arc<RawValue>>;
@@ -29,7 +29,7 @@ type Known = LruCache<(Address, u64), Arc<RawValue>>;
 #[derive(Debug)]
 pub(super) struct Proofs {
     known: Mutex<Known>,
-    /// Without a block: at the newest one.
+    /// Reads under way; `None` in place of a block is the newest one.
     flights: SingleFlight<(Address, Option<u64>), Option<Arc<RawValue>>>,
 }
 
@@ -40,8 +40,8 @@ impl Default for Proofs {
 }
 
 impl AccountReader {
-    /// The proof of the verdict on a wallet at a block. Without a block, that of the cached verdict where it is
-    /// known, or else that of a new verdict at the newest block, which takes the place of the cached one.
+    /// Returns the proof of the verdict on a wallet at a block. Without a block, it is a kept proof of the
+    /// cached verdict or else the proof of a new verdict at the newest block, which replaces the cached one.
     /// `None` where there is no proof, which is logged.
     pub async fn evidence(
         &self,
@@ -69,7 +69,7 @@ impl AccountReader {
         self.proofs.flights.run((wallet, block), proved).await
     }
 
-    /// Whether the chain's endpoints give proofs. Errors: why not.
+    /// Checks that the chain's endpoints give proofs. Errors: the reason why they do not.
     pub async fn probe_evidence(&self, now: Timestamp) -> Result<(), String> {
         self.prove(Address::ZERO, None, now).await.map(|_| ()).map_err(|error| format!("evidence: {error}"))
     }

@@ -1,4 +1,4 @@
-//! Single flight: of callers that want the same at the same time, one gets it for all of them.
+//! Single flight: of callers that want the same value at the same time, one gets it for all.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 use host_kit::native::lock;
 use tokio::sync::OnceCell;
 
-/// What is being got, by its key.
+/// The flights under way, by key.
 #[derive(Debug)]
 pub(super) struct SingleFlight<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 
@@ -20,8 +20,8 @@ impl<K, V> Default for SingleFlight<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> SingleFlight<K, V> {
-    /// The value of a key, by `get` unless another caller is getting it now. Where that one is cancelled, the
-    /// next caller goes on in its place.
+    /// Returns the value of a key, by `get` unless another caller is getting it now. Where that caller is
+    /// cancelled, the next one runs its own `get`.
     pub(super) async fn run(&self, key: K, get: impl Future<Output = V>) -> V {
         let cell = Arc::clone(lock(&self.0).entry(key).or_default());
         let place = Place { flight: self, key, cell };
@@ -29,7 +29,7 @@ impl<K: Copy + Eq + Hash, V: Clone> SingleFlight<K, V> {
     }
 }
 
-/// A caller's part in a flight, which ends with the value or with its last caller.
+/// A caller's share of a flight, which ends with the value or with its last caller.
 struct Place<'a, K: Copy + Eq + Hash, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: K,
@@ -39,7 +39,7 @@ struct Place<'a, K: Copy + Eq + Hash, V: Clone> {
 impl<K: Copy + Eq + Hash, V: Clone> Drop for Place<'_, K, V> {
     fn drop(&mut self) {
         let mut flights = lock(&self.flight.0);
-        // The map's and this caller's.
+        // Two references: the map's and this caller's.
         let is_last = Arc::strong_count(&self.cell) <= 2;
         let is_this = flights.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
         if is_this && (self.cell.initialized() || is_last) {

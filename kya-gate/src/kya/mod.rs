@@ -1,5 +1,5 @@
-//! What is known about a request's account: whether it has code, what the code says about the signature, and
-//! the verdict on the wallet. What was read is cached, and forgotten when it changes.
+//! Facts about a request's account: whether it has code, whether the code accepts the signature, and the
+//! verdict on the wallet. Facts are cached, and forgotten when they change.
 //!
 //! | | from the chain | with the read API |
 //! |---|---|---|
@@ -7,11 +7,11 @@
 //! | the verdict and that there is no code are cached | none | none |
 //! | the account has code | one: it is asked about each signature | one |
 //!
-//! That an account has no code holds for `cache-seconds`. A verdict holds as long, or while its changes are
-//! followed for [`FOLLOWED`]; never beyond the end of its attestation.
+//! The absence of code is cached for `cache-seconds`. A verdict is cached as long or, while its changes are
+//! followed, for [`FOLLOWED`]; never beyond the end of its attestation.
 //!
-//! Requests that need the same at the same time share a read: those of one wallet whose key signed, and
-//! copies of one request. Reads have a [budget](budget), as every client can cause one.
+//! Requests that need the same facts at the same time share a read: those of one wallet that its key signed,
+//! and copies of one request. Reads have a [budget](budget), as every client can cause one.
 
 mod api;
 mod budget;
@@ -52,10 +52,10 @@ pub use changes::follow;
 use evidence::Proofs;
 use flight::SingleFlight;
 
-/// The agents whose last attestation by the liable wallet is kept.
+/// The agents for which the last attestation by the liable wallet is kept.
 const AGENTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
-/// How long a verdict is used while its changes are followed.
+/// The time for which a verdict is used while its changes are followed.
 const FOLLOWED: Duration = Duration::from_secs(600);
 
 /// Accounts and verdicts, read and cached.
@@ -70,7 +70,7 @@ pub struct AccountReader {
     accounts: SingleFlight<Question, KnownAccount>,
     verdicts: SingleFlight<Address, Option<Arc<Verdict>>>,
     proofs: Proofs,
-    /// When the liable wallets of agents attested, and when that was asked.
+    /// The last attestations by the liable wallets of agents, with the times of the reads.
     attested: Mutex<LruCache<U256, (Option<Timestamp>, Instant)>>,
     metrics: Metrics,
 }
@@ -81,30 +81,30 @@ enum Source {
     Api(Box<Api>),
 }
 
-/// What a read of an account asks, beside the verdict on its wallet.
+/// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    /// Whether it has code: all that a signature of its key needs.
+    /// Whether it has code: sufficient for a signature of its key.
     Code(Address),
-    /// Also what the code says about this signature of this message.
+    /// Also whether the code accepts a signature: the account, and a hash of message and signature.
     Signature(Address, B256),
     /// Whether a liable wallet has code, without a verdict on it.
     Signer(Address),
 }
 
-/// What is known about the account of an attempt.
+/// The facts about the account of an attempt.
 #[derive(Debug, Clone, Default)]
 pub struct KnownAccount {
-    /// The account; `None` where the chain did not say, or was not asked.
+    /// The account; `None` where the chain did not answer or was not asked.
     pub state: Option<AccountState>,
-    /// The verdict; `None` where its source did not give one.
+    /// The verdict; `None` where its source gave none.
     pub verdict: Option<Arc<Verdict>>,
-    /// For how long the verdict may be passed on.
+    /// Time for which the verdict may be passed on.
     pub fresh_for: Duration,
 }
 
 impl AccountReader {
-    /// Nothing known yet. Errors: if no HTTP client can be built.
+    /// Makes a reader with empty caches. Errors: if no HTTP client can be built.
     pub fn new(settings: &Settings, metrics: Metrics) -> Result<Self, reqwest::Error> {
         // A proxy from the environment would see every wallet, a redirect's target the keys in URLs.
         let client = Client::builder()
@@ -133,13 +133,13 @@ impl AccountReader {
         })
     }
 
-    /// The chain and the registry of the verdicts (CAIP-10).
+    /// Returns the chain and the registry of the verdicts (CAIP-10).
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
-    /// request's allowance and the budget of all requests go.
+    /// Returns the facts about the account of an attempt at `now`, from the cache or by reads, within the
+    /// request's allowance and the budget of all requests.
     pub async fn of(&self, attempt: &Attempt, allowance: &mut Allowance, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
         let cached = self.cache.get(wallet, now);
@@ -160,7 +160,7 @@ impl AccountReader {
             self.metrics.lookups.with_label_values(&["read"]).inc();
             let read = self.accounts.run(question, self.read(attempt, question, now)).await;
             match (read.state, question) {
-                // The key signed, and is not asked where there is code.
+                // The key signed, but where there is code, the code decides.
                 (Some(AccountState::Code { .. }), Question::Code(_)) => question = about_signature(),
                 _ => return read,
             }
@@ -170,7 +170,7 @@ impl AccountReader {
     async fn read(&self, attempt: &Attempt, question: Question, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
         let (cached, reading) = (self.cache.get(wallet, now), self.cache.begin());
-        // A flight may have ended since this request looked.
+        // Another read may have filled the cache meanwhile.
         if let Some(known) = known(&cached, attempt) {
             return known;
         }
@@ -218,7 +218,7 @@ impl AccountReader {
         self.ask(query, attempt.is_of_key(), now).await
     }
 
-    /// The answer to a query; `None` where the chain does not answer, or the budget is spent.
+    /// Answers a query; `None` where the chain does not answer, or the budget is spent.
     async fn ask<Q: Query>(&self, query: Q, is_of_key: bool, now: Timestamp) -> Option<Q::Output>
     where
         Q::Error: Display,
@@ -234,9 +234,9 @@ impl AccountReader {
         Some(self.cache.latest(wallet, verdict))
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its signature: at the query's block, or
-    /// at the newest one where no endpoint has that any more, or has it yet. `None` where the chain does not
-    /// answer, or the budget is spent.
+    /// Returns whether a liable wallet has code and, if so, whether that accepts its signature: at the
+    /// query's block or, where no endpoint has that block any more or has it yet, at the newest one. `None`
+    /// where the chain does not answer, or the budget is spent.
     pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
         if !self.has_code(query.account, now).await? {
             return Some(SignerCode { has_code: false, accepts: false });
@@ -252,7 +252,7 @@ impl AccountReader {
         }
     }
 
-    /// Whether a wallet has code. `None` where the chain does not answer, or the budget is spent.
+    /// Returns whether a wallet has code; `None` where the chain does not answer, or the budget is spent.
     pub async fn has_code(&self, wallet: Address, now: Timestamp) -> Option<bool> {
         let cached = self.cache.get(wallet, now);
         if cached.has_no_code || cached.has_code {
@@ -262,9 +262,9 @@ impl AccountReader {
         Some(known.state? != AccountState::NoCode)
     }
 
-    /// When an agent's liable wallet last attested for it, if it did. What was found is kept for as long as
-    /// it suffices, an id being of one registration for ever, and anything else for `cache-seconds`. Errors:
-    /// why it is not known: the chain does not answer, or the budget is spent.
+    /// Returns the time of the liable wallet's last attestation for an agent, if any. A time is kept for as
+    /// long as it suffices, since an id stays with one registration, any other answer for `cache-seconds`.
+    /// Errors: the chain does not answer, or the budget is spent.
     pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Result<Option<Timestamp>, String> {
         let known = lock(&self.attested).get(&query.agent).copied();
         if let Some((at, asked)) = known {
@@ -290,7 +290,7 @@ impl AccountReader {
         KnownAccount { state, ..KnownAccount::default() }
     }
 
-    /// The verdict on a wallet, read anew. Errors: why there is none.
+    /// Reads the verdict on a wallet, past the cache. Errors: the reason for which there is none.
     pub async fn verdict_now(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         match &self.source {
             Source::Api(api) => api.read(wallet, now).await,
@@ -302,7 +302,7 @@ impl AccountReader {
         }
     }
 
-    /// The endpoints that do not answer by themselves, and why not.
+    /// Asks each endpoint alone. Returns those that do not answer, with the reasons.
     pub async fn silent_endpoints(&self, now: Timestamp) -> Vec<String> {
         let query = || AccountQuery { account: Address::ZERO, signed: None, registry: None, now };
         let ask = async |rpc: Rpc| {
@@ -312,7 +312,7 @@ impl AccountReader {
         join_all(self.rpc.each().map(ask)).await.into_iter().flatten().collect()
     }
 
-    /// Whether chain and source answer, in a word for each. Errors: the part that does not answer.
+    /// Checks that chain and source answer; returns words for people. Errors: the part that does not answer.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let registry = match &self.source {
             Source::Registry(registry) => Some(*registry),
@@ -333,8 +333,8 @@ fn unanswered(error: &String) {
     tracing::warn!(%error, "the chain did not answer");
 }
 
-/// What the cache alone says of an attempt's account, where that suffices. A key that did not sign needs no
-/// verdict.
+/// Returns the facts about an attempt's account by the cache alone, where that suffices: a key that did not
+/// sign needs no verdict.
 fn known(cached: &Cached, attempt: &Attempt) -> Option<KnownAccount> {
     let suffices = cached.has_no_code && (cached.verdict.is_some() || !attempt.is_of_key());
     suffices.then(|| KnownAccount {

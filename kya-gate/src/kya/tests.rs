@@ -17,7 +17,7 @@ const WALLET: Address = Address::repeat_byte(1);
 const REGISTRY: &str = "eip155:8453:0x00000000000000000000000000000000000000aa";
 const NOW: u64 = 1_800_000_000;
 
-/// An API whose answers are about this registry, and of a block of this second.
+/// An API with answers about this registry, of a block of this second.
 #[derive(Clone)]
 struct FakeApi {
     about: watch::Sender<(&'static str, u64)>,

@@ -10,14 +10,14 @@
 //! # }
 //! ```
 //!
-//! A request that is admitted reaches the service with its [`Outcome`], and with the [`Subject`] that
-//! signed it, in its extensions, and with the gate's headers in place of the client's own. Any other one
-//! gets the daemon's answer: status, challenge, headers and problem document.
+//! An admitted request reaches the service with its [`Outcome`] and the [`Subject`] that signed it in its
+//! extensions, and with the gate's headers in place of the client's own. Any other request gets the daemon's
+//! answer: status, challenge, headers and problem document.
 //!
-//! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
-//! of a request with a refused signature is not read, nor that of a policy that only observes where it is
-//! long or of unknown length. Apply the layer to the outermost router: nested ones see a shorter path than
-//! the one that was signed.
+//! The content is read, up to a limit, and compared with its digest before the service sees any of it. It is
+//! not read where the signature is refused; a policy that only observes does not read content that is long or
+//! of unknown length. Apply the layer to the outermost router: nested ones see a shorter path than the one
+//! that was signed.
 
 mod service;
 
@@ -38,11 +38,10 @@ use crate::{
 pub use registry_core::gate::{Outcome, Subject};
 pub use service::GateService;
 
-/// The longest content that is read unless [`GateLayer::longest_content`] says otherwise: 1 MiB.
+/// The longest content that is read, unless [`GateLayer::longest_content`] sets another limit: 1 MiB.
 const LONGEST_CONTENT: usize = 1 << 20;
 
-/// A gate in this process. What it knows of accounts, and the nonces that were spent, are shared by all
-/// layers.
+/// A gate in this process. All its layers share the facts about accounts and the spent nonces.
 #[derive(Debug, Clone)]
 pub struct EmbeddedGate {
     shared: Arc<Shared>,
@@ -52,18 +51,18 @@ pub struct EmbeddedGate {
 struct Shared {
     gate: Gate,
     settings: Settings,
-    /// Its end stops what follows changes of verdicts and of keys.
+    /// Its drop ends the tasks that follow changes of verdicts, domains' files and keys.
     _running: watch::Sender<bool>,
 }
 
 impl EmbeddedGate {
-    /// Starts a gate. Installs rustls' `ring` provider unless the process has a default one already.
+    /// Starts a gate. Installs rustls' `ring` provider, unless the process has a default one already.
     ///
     /// # Errors
     /// If no HTTP client can be built, Redis is configured and does not answer or forgets keys, or the keys
     /// cannot be read.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
-        // An error says that there is one.
+        // An error means that there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let sources = Sources::new(&settings)?;
         sources.domains.refresh(http::now()).await;
@@ -79,7 +78,7 @@ impl EmbeddedGate {
         Ok(Self { shared: Arc::new(Shared { gate, settings, _running: running }) })
     }
 
-    /// The layer for a policy.
+    /// Returns the layer for a policy.
     ///
     /// # Errors
     /// If there is no policy of this name.
@@ -90,7 +89,7 @@ impl EmbeddedGate {
         Ok(GateLayer { guard: Arc::new(guard) })
     }
 
-    /// Whether chain and read API answer, and nonces and records can be written, in words for people.
+    /// Checks that chain and read API answer, and that nonces and records can be written; describes them.
     ///
     /// # Errors
     /// The part without which no request is admitted.
@@ -98,23 +97,23 @@ impl EmbeddedGate {
         self.shared.gate.probe(http::now()).await
     }
 
-    /// The document that the service may have at `/.well-known/erc8128`, as JSON.
+    /// Returns the document that the service may have at `/.well-known/erc8128`, as JSON.
     pub fn discovery_document(&self) -> String {
         self.shared.settings.discovery_document()
     }
 
-    /// The document that the service has at `/.well-known/agent-registry`, as JSON: every refusal names it.
+    /// Returns the document for `/.well-known/agent-registry`, as JSON: every refusal names that path.
     pub fn registry_document(&self) -> String {
         self.shared.settings.registry_document()
     }
 
-    /// The gate's metrics, for Prometheus.
+    /// Returns the gate's metrics, for Prometheus.
     pub fn metrics(&self) -> String {
         self.shared.gate.metrics.text()
     }
 }
 
-/// Guards a service with a policy.
+/// A `tower` layer that guards a service with a policy.
 #[derive(Debug, Clone)]
 pub struct GateLayer {
     guard: Arc<Guard>,
@@ -128,8 +127,8 @@ struct Guard {
 }
 
 impl GateLayer {
-    /// Reads content of so many bytes at most; longer content is refused with 413, and passed on unread by a
-    /// policy that only observes.
+    /// Sets the most bytes of content that are read. Longer content is refused with 413; a policy that only
+    /// observes passes it on unread.
     #[must_use]
     pub fn longest_content(mut self, bytes: usize) -> Self {
         Arc::make_mut(&mut self.guard).longest_content = bytes;

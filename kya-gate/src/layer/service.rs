@@ -61,7 +61,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was polled is the one that is ready.
+        // The service that was polled is the one that is ready.
         let next = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, next);
         let guard = Arc::clone(&self.guard);
@@ -75,14 +75,14 @@ where
 }
 
 impl Guard {
-    /// The request as the service gets it, or the answer that refuses it.
+    /// Returns the request for the service, or the answer that refuses it.
     async fn admit<B>(&self, request: Request<B>) -> Result<Request<B>, GateAnswer>
     where
         B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + From<Bytes>,
     {
         let (received, (mut parts, body)) = (now(), request.into_parts());
         let unread = Content::Withheld { is_empty: body.is_end_stream() };
-        // What may be longer could not be passed on once a part of it was read: a bound may be a limit.
+        // Only an exact length will do: content could not be passed on once a part of it was read.
         let length = body.size_hint().exact();
         let is_short = length.is_some_and(|bytes| bytes <= self.longest_content as u64);
         let may_pass = self.may_pass(&parts, received);
@@ -95,11 +95,11 @@ impl Guard {
                 Ok(Err(error)) => return Err(self.refused(fault(&*error))),
                 Err(_) => return Err(self.refused(RequestFault::ContentIncomplete)),
             };
-            // The signature may have expired while the content came.
+            // The signature may have expired while the content arrived.
             let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now()).await;
             (outcome, answer, B::from(content))
         } else if may_pass {
-            // It is passed on, and no wallet is named for content that was not compared with its digest.
+            // It is passed on; no wallet is named for content that was not compared with its digest.
             let outcome = match length {
                 Some(_) => Outcome::Faulty(RequestFault::ContentTooLong),
                 None => Outcome::Refused(RefusalCode::SignatureVerificationUnavailable),
@@ -107,7 +107,7 @@ impl Guard {
             let answer = self.shared.gate.concluded(&self.route, None, &outcome);
             (outcome, answer, body)
         } else {
-            // At the time of `may_pass`: later, a signature might be valid of a content that was not read.
+            // At the time of `may_pass`: later, a signature might be valid for content that was not read.
             let (outcome, answer) = self.decide(&parts, unread, received).await;
             (outcome, answer, body)
         };
@@ -133,8 +133,8 @@ impl Guard {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// Whether some content would leave a signature to its account. Where none does, the content need not be
-    /// read: no content makes a difference.
+    /// Returns whether a signature could pass all checks but the account's with some content. If not, the
+    /// content need not be read: it makes no difference.
     fn may_pass(&self, parts: &Parts, now: Timestamp) -> bool {
         let fields = fields(parts);
         let request = self.request(parts, &fields, Content::Withheld { is_empty: true });
@@ -148,8 +148,8 @@ impl Guard {
         self.shared.gate.decided(&self.route, &request, Purpose::Admission, now).await
     }
 
-    /// The answer to a request of which the content was not received: there is none to pass on, by a policy that
-    /// only observes either.
+    /// Refuses a request without its whole content: there is none to pass on, not even under a policy that
+    /// only observes.
     fn refused(&self, fault: RequestFault) -> GateAnswer {
         let outcome = Outcome::Faulty(fault);
         self.shared.gate.concluded(&self.route, None, &outcome);
@@ -172,12 +172,12 @@ impl Guard {
     }
 }
 
-/// The field lines. Their names are in lower case, and the lines of one are in their order.
+/// Returns the field lines, with names in lower case, the lines of each field in their order.
 fn fields(parts: &Parts) -> Vec<(&str, &[u8])> {
     parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// The content is too long, or broke off.
+/// Returns the fault of content that is too long or broke off.
 fn fault(error: &(dyn Error + Send + Sync + 'static)) -> RequestFault {
     if error.is::<LengthLimitError>() {
         RequestFault::ContentTooLong
@@ -197,7 +197,7 @@ mod tests {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Nothing answers at its chain's endpoint.
+    /// Settings of a gate without an answer at its chain's endpoint.
     const SETTINGS: &str = r#"
         origin = "https://api.example"
         chain = { id = 1, rpc = ["http://127.0.0.1:1"] }
@@ -206,7 +206,7 @@ mod tests {
         policy.observed = { allow = ["provision"], observe = true }
     "#;
 
-    /// What a handler behind the layer of this policy sees of a request.
+    /// Returns the view of a request that a handler behind the layer of this policy gets.
     async fn seen(policy: &str, request: Request<AxumBody>) -> (u16, String) {
         async fn handler(
             outcome: Extension<Outcome>,
@@ -234,13 +234,13 @@ mod tests {
         request
     }
 
-    /// What becomes of a signature where the content was not read, or the account is asked for in vain.
+    /// The outcome of a signature with unread content, or with an account that cannot be read.
     const UNREAD: RefusalCode = RefusalCode::SignatureVerificationUnavailable;
 
-    /// The content to the signed digest.
+    /// The content with the signed digest.
     const SIGNED: &str = r#"{"hello":"world"}"#;
 
-    /// A request with a signature of a well-known account, which is not its own.
+    /// Returns a request with a signature that names a well-known account and is not by its key.
     fn signed(content: AxumBody) -> Request<AxumBody> {
         signed_at(now().seconds(), content)
     }
@@ -301,7 +301,7 @@ mod tests {
         let missing = Outcome::Refused(RefusalCode::SignatureMissing);
         for (request, outcome) in [
             (post(&[("kya-wallet", "0x1"), ("kya-wallet", "0x2")], AxumBody::from("longer than 8")), missing),
-            // Content that could not be read, that was read and compared, and that is of no known length.
+            // Content that could not be read, that was read and compared, and that has no known length.
             (signed(AxumBody::from("longer than 8")), Outcome::Faulty(RequestFault::ContentTooLong)),
             (signed(AxumBody::from("8 bytes.")), Outcome::Refused(RefusalCode::BadContentDigest)),
             (signed(endless()), Outcome::Refused(UNREAD)),
@@ -320,7 +320,7 @@ mod tests {
         let chunked = stream::iter([Ok::<_, io::Error>("longer "), Ok("than 8")]);
         let (status, body) = seen("observed", limited(AxumBody::from_stream(chunked))).await;
         assert!((400..500).contains(&status) && !body.contains("content_incomplete"), "{status} {body}");
-        // It is said to have 8 bytes, and is read.
+        // Its length is given as 8 bytes, and it is read.
         let (status, body) = seen("observed", limited(AxumBody::from("longer than 8"))).await;
         assert!(status == 400 && body.contains("content_incomplete"), "{status} {body}");
     }
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// What a policy that observes makes of a request with this chain, which does not answer.
+    /// Returns the result of an observing policy for a request with this chain, which does not answer.
     async fn observed_with(chain: &std::net::TcpListener, request: Request<AxumBody>) -> String {
         let settings = SETTINGS.replace("127.0.0.1:1", &chain.local_addr().unwrap().to_string());
         let gate = EmbeddedGate::start(Settings::parse_embedded(&settings, None).unwrap()).await.unwrap();

@@ -93,7 +93,7 @@ pub struct ChainSettings {
     pub rpc: Vec<Url>,
     /// Address of Multicall3.
     pub multicall3: Address,
-    /// Greatest age of a working endpoint's newest block; 0 accepts any age.
+    /// An endpoint counts as failed if its newest block is older than this; 0 accepts any age.
     pub max_head_age_seconds: u64,
     /// Bounds on the reads of accounts.
     pub reads: ReadLimits,

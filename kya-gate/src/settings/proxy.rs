@@ -51,8 +51,7 @@ pub(super) struct ProxyTable {
 }
 
 impl ProxySettings {
-    /// Returns the settings of a gate inside a service, without a proxy: target and content are the request's
-    /// own.
+    /// Returns the settings of a gate inside a service: target and content are the request's own.
     pub(super) fn embedded() -> Self {
         Self {
             networks: default_networks(),
