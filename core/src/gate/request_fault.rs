@@ -3,8 +3,8 @@
 //!
 //! | fault | why |
 //! |---|---|
-//! | a header that reads as one of the gate's | WSGI, CGI and PHP read `KYA_Wallet` as `KYA-Wallet`; a proxy drops what `Connection` names |
-//! | a path with two readings | `/admin/..%2fpublic` is one path for a proxy that decodes it, and another for the service |
+//! | a header that reads as the gate's | as WSGI reads `KYA_Wallet`; proxies drop headers in `Connection` |
+//! | a path with two readings | a proxy that decodes `/admin/..%2fpublic` has another path than the service |
 //! | an upgrade | no gate sees the requests behind `Upgrade: h2c` |
 
 use super::{

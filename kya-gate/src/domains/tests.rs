@@ -178,7 +178,7 @@ async fn a_name_is_looked_up_once_and_connected_to_where_every_address_may_be() 
     let (look_up, asked) = finding(vec![vec![here], vec![inside]]);
     let fetcher = authority.fetcher(look_up, not_inside, LIMIT);
     assert_eq!(fetcher.fetch(&acme()).await, Ok(Some("a file".to_owned())));
-    // What the name leads to a moment later is not asked for, and the next fetch is refused.
+    // A later address of the name is not looked up within a fetch, and the next fetch is refused.
     assert_eq!((asked.load(Ordering::SeqCst), connections.load(Ordering::SeqCst)), (1, 1));
     assert_eq!(fetcher.fetch(&acme()).await, refused("127.0.0.2"));
 

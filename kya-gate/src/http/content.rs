@@ -142,7 +142,7 @@ mod tests {
         let whole = contents.read(Full::new(Bytes::from("content"))).await.unwrap();
         assert_eq!((&whole.bytes[..], contents.memory.available_permits()), (&b"content"[..], MEMORY - 7));
         drop(whole);
-        // What is held is what was taken, also where the length is not known.
+        // The memory held equals the memory taken, also without a known length.
         let mut content = Gathered::default();
         for _ in 0..100 {
             content.add(&[7; 3_000], None, &contents.memory).unwrap();

@@ -3,7 +3,7 @@
 //! ```text
 //!   connecting --stream open--> catching up --block named--> following
 //!        ^                          |                           |
-//!        +------- backoff ----------+--- end, silence, failure -+   not following: verdicts hold for cache-seconds
+//!        +------- backoff ----------+--- end, silence, failure -+   else verdicts hold for cache-seconds
 //! ```
 //!
 //! A stream names a block once it has sent all changes up to it. Before that, changes from a time without a

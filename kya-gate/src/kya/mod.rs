@@ -84,11 +84,11 @@ enum Source {
 /// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    /// Whether it has code: sufficient for a signature of its key.
+    /// The absence of code, which suffices for a signature of its key.
     Code(Address),
-    /// Also whether the code accepts a signature: the account, and a hash of message and signature.
+    /// That, and the code's answer on a signature: the account, and a hash of message and signature.
     Signature(Address, B256),
-    /// Whether a liable wallet has code, without a verdict on it.
+    /// The absence of a liable wallet's code, without a verdict on it.
     Signer(Address),
 }
 

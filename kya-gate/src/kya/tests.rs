@@ -155,7 +155,7 @@ async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
         reaches(&|| accounts.metrics.following.get() == 1).await;
         fake.reopened().await;
     }
-    // One about another registry is not followed, but opened again.
+    // A stream about another registry is not followed, but opened again.
     fake.about.send_replace(("eip155:1:0x00000000000000000000000000000000000000aa", NOW));
     fake.reopened().await;
     fake.reopened().await;

@@ -59,8 +59,8 @@ impl EmbeddedGate {
     /// Starts a gate. Installs rustls' `ring` provider, unless the process has a default one already.
     ///
     /// # Errors
-    /// If no HTTP client can be built, Redis is configured and does not answer or forgets keys, or the keys
-    /// cannot be read.
+    /// Fails if no HTTP client can be built, if Redis is configured and does not answer or forgets keys, or
+    /// if the keys cannot be read.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         // An error means that there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -81,7 +81,7 @@ impl EmbeddedGate {
     /// Returns the layer for a policy.
     ///
     /// # Errors
-    /// If there is no policy of this name.
+    /// Fails if there is no policy of this name.
     pub fn layer(&self, policy: &str) -> anyhow::Result<GateLayer> {
         let found = self.shared.settings.policies.get(policy);
         let route = found.with_context(|| format!("policy.{policy}: is not configured"))?.clone();

@@ -13,7 +13,7 @@
 //!                      a write taken                   a write refused, or no answer
 //!   away (all refused) --------------> up since `began` ------------------------------> away
 //!
-//!   began = start of the server (first connection) | now (another history than before) | unchanged (the same)
+//!   began = start of the server (first connection) | now (another history) | unchanged (the same history)
 //! ```
 //!
 //! The probe is a write, as spending is: a server that has become a replica (`READONLY`), is loading, or has

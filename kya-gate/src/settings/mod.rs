@@ -51,7 +51,7 @@ pub struct Settings {
     pub records: Option<RecordSettings>,
     /// Store of spent nonces.
     pub nonces: NonceSettings,
-    /// Whether log lines name wallets.
+    /// Names wallets in log lines.
     pub log_wallets: bool,
     /// Fetching of domains' files.
     pub domains: DomainSettings,
