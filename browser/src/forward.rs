@@ -13,8 +13,8 @@ use wasm_bindgen::prelude::*;
 
 use registry_browser_values::{error::RegistryError, value::json_text};
 
-/// What a wallet signs with `eth_signTypedData_v4`, as the second parameter; `JSON.stringify` keeps all of
-/// it.
+/// Returns the typed data that a wallet signs: the second parameter of `eth_signTypedData_v4`, of which
+/// `JSON.stringify` loses nothing.
 ///
 /// @throws RegistryError with the relayer's code INVALID_FIELD, naming the field and its rule
 #[wasm_bindgen(js_name = forwardRequest, unchecked_return_type = "TypedData")]
@@ -28,8 +28,8 @@ pub fn forward_request(
     Ok(JsValue::from_serde(&typed).unwrap_or(JsValue::UNDEFINED))
 }
 
-/// Checks a signed request by all of the relayer's rules that need no network, its signature included. Gives
-/// its EIP-712 digest, by which the relayer knows it: `GET /relay/:id`.
+/// Checks a signed request by all of the relayer's rules that need no network, its signature included.
+/// Returns its EIP-712 digest, which is the relayer's id for it: `GET /relay/:id`.
 ///
 /// @throws RegistryError with the status, code and message of the relayer's refusal
 #[wasm_bindgen(js_name = checkRequest)]
@@ -44,7 +44,7 @@ pub fn check_request(
     Ok(signed.digest(&domain).to_string())
 }
 
-/// The calldata of `registerAgent`.
+/// Returns the calldata of `registerAgent`.
 ///
 /// @throws RegistryError with the code INVALID_FIELD, naming the field and its rule
 #[wasm_bindgen(js_name = registerAgent)]
@@ -54,7 +54,7 @@ pub fn register_agent(
     Ok(calldata(&registration_from_json(json_text(registration).as_bytes())?))
 }
 
-/// The calldata of `attestCompliance`.
+/// Returns the calldata of `attestCompliance`.
 ///
 /// @throws RegistryError with the code INVALID_FIELD, naming the field and its rule
 #[wasm_bindgen(js_name = attestCompliance)]
@@ -64,7 +64,7 @@ pub fn attest_compliance(
     Ok(calldata(&attestation_from_json(&json_text(agent_id))?))
 }
 
-/// The keccak-256 hash of a text in UTF-8, as a registration carries it for its documents.
+/// Returns the Keccak-256 hash of a text in UTF-8, as a registration has it for its documents.
 #[wasm_bindgen(js_name = keccak256)]
 pub fn keccak256_of(text: &str) -> String {
     keccak256(text).to_string()

@@ -1,4 +1,4 @@
-//! The options of a `Registry`: its address, and how its chain is reached.
+//! The options of a `Registry`: its address, and the way to its chain.
 
 use std::ops::RangeInclusive;
 
@@ -16,10 +16,10 @@ const DEFAULT_TIMEOUT_SECONDS: u32 = 15;
 /// The timeouts that a page may set; a browser's timer for more than 24 days would fire at once.
 const TIMEOUT_SECONDS: RangeInclusive<f64> = 1.0..=3600.0;
 
-/// The options, checked.
+/// The validated options.
 pub(crate) struct ClientOptions {
     pub(crate) transport: Transport,
-    /// The chain that every endpoint has to be on; any if not given.
+    /// The chain of every endpoint; `None` accepts any.
     pub(crate) chain_id: Option<u64>,
     pub(crate) timeout_seconds: u32,
     pub(crate) registry: Address,
@@ -27,7 +27,7 @@ pub(crate) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Reads a `RegistryOptions`, as `types.d.ts` describes it. An error names the option and its rule.
+    /// Reads a `RegistryOptions` (see `types.d.ts`). An error names the option and its rule.
     pub(crate) fn of(options: &JsValue) -> Result<Self, Error> {
         if !options.is_object() {
             return Err(invalid("options", "must be an object"));

@@ -1,4 +1,4 @@
-//! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
+//! The registry for pages: the queries of the read API, each answered straight from the chain.
 
 use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Array, Date, encode_uri_component};
@@ -20,7 +20,7 @@ use wasm_bindgen::prelude::*;
 use crate::{options::ClientOptions, transport::Transport};
 
 /// The agent registry, read straight from its chain. Each answer is of one block, the newest; nothing is
-/// cached between them.
+/// cached between answers.
 #[wasm_bindgen]
 pub struct Registry {
     options: ClientOptions,
@@ -28,7 +28,7 @@ pub struct Registry {
 
 #[wasm_bindgen]
 impl Registry {
-    /// A registry on the chain behind an RPC endpoint or a wallet. Asks nothing yet.
+    /// Makes a registry on the chain behind an RPC endpoint or a wallet, without asking anything yet.
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER, naming the option and its rule
     #[wasm_bindgen(constructor)]
@@ -38,8 +38,8 @@ impl Registry {
         Ok(Self { options: ClientOptions::of(options)? })
     }
 
-    /// The answer to a path of the read API, such as `/api/v1/agents?page=2`: the same document, field by
-    /// field, with the endpoint or wallet asked here as its `rpc` or `chain`. Integers beyond
+    /// Answers a path of the read API, such as `/api/v1/agents?page=2`, with the same document, field by
+    /// field. Its `rpc` or `chain` is the endpoint or wallet asked here. Integers beyond
     /// `Number.MAX_SAFE_INTEGER` are BigInts.
     ///
     /// @throws RegistryError with the status and code of the API's answer
@@ -51,7 +51,7 @@ impl Registry {
         self.ask(&text_of(&path)).await
     }
 
-    /// The same as text: the exact body that the API would send.
+    /// Answers as `get`, but with text: the exact body that the API would send.
     ///
     /// @throws RegistryError with the status and code of the API's answer
     #[wasm_bindgen(js_name = getText)]
@@ -62,7 +62,7 @@ impl Registry {
         self.body(&text_of(&path)).await
     }
 
-    /// The verdicts on up to 100 wallets, all at one block, in their order.
+    /// Returns the verdicts on up to 100 wallets, all at one block, in their order.
     #[wasm_bindgen(js_name = kyaList, unchecked_return_type = "KyaList")]
     pub async fn kya_list(
         &self,
@@ -109,10 +109,10 @@ macro_rules! documents {
 }
 
 documents! {
-    #[doc = "Whether chain and registry answer."]
+    #[doc = "Returns whether chain and registry answer."]
     fn health() -> "Health" = "/health";
 
-    #[doc = "How many agents there are."]
+    #[doc = "Returns the number of agents."]
     fn stats() -> "Stats" = "/api/v1/stats";
 
     #[doc = "Distributions, compliance rate, revenue and the last ten registrations, over the whole registry."]
@@ -150,12 +150,12 @@ impl Registry {
         parse(&self.body(target).await?)
     }
 
-    /// The body of the answer to a target.
+    /// Returns the body of the answer to a target.
     async fn body(&self, target: &str) -> Result<String, RegistryError> {
         self.answer(Route::parse(target)?).await
     }
 
-    /// The body of the answer: runs the question to its end.
+    /// Runs a question to its end, and returns the body of the answer.
     async fn answer(&self, endpoint: Route) -> Result<String, RegistryError> {
         let ClientOptions { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.options;
         let began = Date::now();
@@ -181,11 +181,11 @@ impl Registry {
     }
 }
 
-/// The page, for the time of one question.
+/// The page as the host of one question.
 struct PageHost<'a> {
     transport: &'a Transport,
     began: f64,
-    /// What the wallet threw last, if anything.
+    /// The last value that the wallet threw, if any.
     thrown: JsValue,
 }
 
@@ -202,12 +202,12 @@ impl RpcHost for PageHost<'_> {
     fn merge(&mut self, _update: impl FnOnce() -> Update) {}
 }
 
-/// An argument, escaped as one segment of a path.
+/// Escapes an argument as one segment of a path.
 fn segment(value: &JsValue) -> String {
     encode_uri_component(&text_of(value)).into()
 }
 
-/// A path, with the members of `query` that are defined.
+/// Adds the members of `query` that are defined to a path.
 fn with_query(path: String, query: &JsValue, names: &[&str]) -> String {
     let mut target = path;
     let mut separator = '?';

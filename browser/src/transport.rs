@@ -1,5 +1,5 @@
-//! How a run's batches get to the chain and back: to a JSON-RPC endpoint with `fetch`, or call by call to a
-//! wallet's provider (EIP-1193).
+//! The transport of a run's batches: to a JSON-RPC endpoint with `fetch`, or call by call to a wallet's
+//! provider (EIP-1193).
 
 use futures_util::future::join_all;
 use host_kit::RpcReply;
@@ -20,13 +20,12 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::AbortSignal;
 
-/// The name in documents of a chain that is reached through a wallet. Otherwise it is the first endpoint's
-/// host.
+/// The name in documents of a chain behind a wallet; for endpoints, it is the first one's origin.
 const WALLET: &str = "EIP-1193 provider";
 
 #[wasm_bindgen]
 extern "C" {
-    /// An object that is asked call by call, such as `window.ethereum`.
+    /// An object that answers one call at a time, such as `window.ethereum`.
     pub type Provider;
 
     #[wasm_bindgen(method, catch)]
@@ -42,7 +41,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// How many endpoints there are.
+    /// Returns the number of endpoints.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Endpoints { list, .. } => list.len(),
@@ -50,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// The name of the chain's endpoint in documents.
+    /// Returns the name of the chain's endpoint in documents.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Endpoints { list, .. } => list.first().map(RpcEndpoint::origin).unwrap_or_default(),
@@ -58,7 +57,7 @@ impl Transport {
         }
     }
 
-    /// Redacts the endpoints' secrets in nodes' messages.
+    /// Returns a redactor of the endpoints' secrets in nodes' messages.
     pub(crate) fn redactor(&self) -> Redactor {
         match self {
             Self::Endpoints { list, .. } => Redactor::new(list.iter().flat_map(RpcEndpoint::secrets)),
@@ -66,8 +65,8 @@ impl Transport {
         }
     }
 
-    /// One round trip. `thrown` becomes what a wallet threw, if anything: the cause of an error that the
-    /// reply leads to.
+    /// Makes one round trip. Sets `thrown` to the value that a wallet threw, if any: the cause of an error
+    /// that follows from the reply.
     pub(crate) async fn post(&self, batch: &Batch, thrown: &mut JsValue) -> Result<RpcReply, Failure> {
         round_trip(batch, async |signal| match self {
             Self::Endpoints { list, fetch } => {
@@ -96,13 +95,13 @@ async fn post(
 }
 
 impl Provider {
-    /// The value as a provider, if it is one.
+    /// Casts a value to a provider, if it is one.
     pub(crate) fn of(value: JsValue) -> Option<Self> {
         member(&value, "request")?.is_function().then(|| value.unchecked_into())
     }
 }
 
-/// Asks a wallet all calls of a batch, side by side: the reply's body. `thrown` becomes what it threw last.
+/// Sends a wallet all calls of a batch at once. Returns the reply's body; `thrown` gets the last error.
 async fn ask(provider: &Provider, batch: &str, thrown: &mut JsValue) -> Vec<u8> {
     let outcomes = calls(batch).into_iter().map(async |call| (call.id, outcome(provider, &call).await));
     let mut answers = Vec::new();
@@ -120,23 +119,23 @@ async fn ask(provider: &Provider, batch: &str, thrown: &mut JsValue) -> Vec<u8> 
     reply(answers).into_bytes()
 }
 
-/// A call's result, or what the wallet threw.
+/// Makes a call. Errors: the value that the wallet threw.
 async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<Box<RawValue>, JsValue> {
     let call = JSON::parse(&format!(r#"{{"method":"{}","params":{}}}"#, call.method, call.params()))?;
     let result = JsFuture::from(Promise::resolve(&provider.request(&call)?)).await?;
     Ok(json(&result).unwrap_or_default())
 }
 
-/// A wallet's error as a node's: both have code, message and data (EIP-1193, EIP-1474).
+/// Converts a wallet's error to a node's: both have code, message and data (EIP-1193, EIP-1474).
 fn error_payload(error: &JsValue) -> ErrorPayload {
     let field = |name| member(error, name).unwrap_or(JsValue::UNDEFINED);
-    // Saturates; a code that is no number is none.
+    // The cast saturates; a code that is no number becomes 0.
     let code = field("code").as_f64().unwrap_or_default() as i64;
     let message = field("message").as_string().unwrap_or_else(|| text_of(error));
     ErrorPayload { code, message: message.into(), data: json(&field("data")) }
 }
 
-/// A value as JSON; `None` for what has none, such as `undefined`.
+/// Converts a value to JSON; `None` where it has none, such as for `undefined`.
 fn json(value: &JsValue) -> Option<Box<RawValue>> {
     RawValue::from_string(JSON::stringify(value).ok()?.as_string()?).ok()
 }

@@ -1,7 +1,7 @@
 //! Verifying evidence in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's other one, `agent-registry/evidence`. Most pages never
-//! verify a document, and verifying one needs no chain: neither use loads the code of the other.
+//! A wasm module of its own beside the package's others: `agent-registry/evidence`. Most pages never verify a
+//! document, and verifying one needs no chain: neither use loads the code of the other.
 
 use alloy_primitives::B256;
 use registry_browser_values::{
@@ -20,8 +20,8 @@ use wasm_bindgen::prelude::*;
 const TYPES: &str = include_str!("types.d.ts");
 
 /// Verifies a document of `/api/v1/kya/:wallet?evidence=1`, as an object or as text, against the hash of its
-/// block. Gives the verdict that follows from the proofs. The caller must trust the source of the block hash:
-/// everything rests on it.
+/// block. Returns the verdict that follows from the proofs. The caller must trust the source of the block
+/// hash: everything rests on it.
 ///
 /// @throws RegistryError with the code INVALID_EVIDENCE and the reason; INVALID_PARAMETER for an option that
 /// breaks its rule

@@ -1,4 +1,4 @@
-//! Size-capped body reading: of a request or a response, no more is read than its limit.
+//! Size-capped reading of the body of a request or a response.
 
 use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
 use wasm_bindgen::prelude::*;
@@ -15,29 +15,29 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
     fn array_buffer(this: &Message) -> Result<Promise, JsValue>;
 
-    /// A reader of a stream of bytes; the default one ignores the arguments of `read`.
+    /// A reader of a stream of bytes. The default reader ignores the arguments of `read`.
     type StreamReader;
 
     #[wasm_bindgen(method, catch)]
     fn read(this: &StreamReader, buffer: &JsValue, options: &JsValue) -> Result<Promise, JsValue>;
 }
 
-/// How a `ReadableStream` is read.
+/// The reader of a `ReadableStream`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyReader {
-    /// With the default reader, which every stream has.
+    /// The default reader, which every stream has.
     Default,
-    /// With a BYOB reader, which only byte streams have. All pieces are read into one buffer, which goes
-    /// there and back, and is exchanged for a larger one while there is more: in a Worker each read leaves
-    /// kilobytes of objects behind until V8 collects all.
+    /// A BYOB reader, which only byte streams have. All pieces are read into one buffer, which is handed over
+    /// and back, and replaced by a larger one while there is more: in a Worker, each read leaves kilobytes of
+    /// objects behind until V8 collects all.
     Byob,
 }
 
-/// Bytes that a BYOB reader reads at once, first and at most.
+/// The bytes that a BYOB reader reads at once: at first, and at most.
 const PIECE_BYTES: [u32; 2] = [32 * 1024, 512 * 1024];
 
-/// The body of a `Request` or `Response`; `None` where it is larger than `max_bytes`. Errors: what the stream
-/// throws, such as for a body that breaks off.
+/// Reads the body of a `Request` or `Response`; `None` where it is larger than `max_bytes`. Errors: any value
+/// that the stream throws, such as for a body that breaks off.
 pub async fn read(
     message: &JsValue,
     max_bytes: usize,
@@ -47,7 +47,7 @@ pub async fn read(
     let stream = message.body();
     let get_reader = Reflect::get(&stream, &"getReader".into()).unwrap_or(JsValue::UNDEFINED);
     let Ok(get_reader) = get_reader.dyn_into::<Function>() else {
-        // There is no body, or it is of a page's own `fetch`, which need not give streams.
+        // There is no body, or it is from a page's own `fetch`, which need not return streams.
         let body = Uint8Array::new(&JsFuture::from(message.array_buffer()?).await?);
         return Ok((body.length() as usize <= max_bytes).then(|| body.to_vec()));
     };
@@ -68,7 +68,7 @@ async fn collect(
         BodyReader::Default => JsValue::UNDEFINED,
         BodyReader::Byob => Uint8Array::new_with_length(size).into(),
     };
-    // At first, what is there: a reply that is too large by then need not be waited for.
+    // The first read takes any bytes: a reply that is too large already need not be awaited.
     let mut options = JSON::parse(r#"{"min":1}"#)?;
     let (value, done) = (JsValue::from("value"), JsValue::from("done"));
     let mut body = Vec::new();

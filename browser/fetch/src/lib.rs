@@ -1,7 +1,7 @@
 //! JSON-RPC over `fetch`, for hosts that are compiled to wasm: web pages, Node and Workers.
 //!
-//! [`round_trip`] gives a batch its delay and its deadline, [`RpcPost`] sends it, [`body`] reads at most as
-//! much of a reply as the batch allows. A host brings its `fetch`, its headers, and its way to read streams;
+//! [`round_trip`] applies the delay and the timeout of a batch, [`RpcPost`] sends it, [`body`] reads at most
+//! as much of a reply as the batch allows. A host brings its `fetch`, its headers, and its reader of streams;
 //! the core decides everything else.
 
 pub mod body;
@@ -23,8 +23,8 @@ use crate::body::BodyReader;
 
 #[wasm_bindgen]
 extern "C" {
-    /// What `fetch` gives. Not `web_sys::Response`: the `fetch` of a page may give a look-alike, or nothing
-    /// of the kind.
+    /// The result of `fetch`. Not `web_sys::Response`: the `fetch` of a page may return a look-alike, or any
+    /// other value.
     type Response;
 
     #[wasm_bindgen(method, getter, catch)]
@@ -37,13 +37,13 @@ extern "C" {
     static FETCH: Function;
 }
 
-/// The global `fetch`.
+/// Returns the global `fetch`.
 #[must_use]
 pub fn global() -> Function {
     FETCH.with(Function::clone)
 }
 
-/// The headers of requests to an endpoint, with its credentials. Errors: what `Headers` throws.
+/// Makes the headers of requests to an endpoint, with its credentials. Errors: those of `Headers`.
 pub fn endpoint_headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
     let headers = Headers::new()?;
     headers.set("Content-Type", "application/json")?;
@@ -54,8 +54,8 @@ pub fn endpoint_headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
 }
 
 /// Runs one exchange of a batch: waits for the batch's delay, and aborts the exchange at the batch's timeout.
-/// An exchange that gives up on a reply because of its size is aborted, too. Errors: [`Failure::TimedOut`],
-/// or the exchange's own failure.
+/// An exchange that fails for the size of a reply is aborted too. Errors: [`Failure::TimedOut`], or the
+/// exchange's own failure.
 pub async fn round_trip<T>(
     batch: &Batch,
     exchange: impl AsyncFnOnce(&AbortSignal) -> Result<T, Failure>,
@@ -64,8 +64,8 @@ pub async fn round_trip<T>(
     round_trip_under(&controller, batch, exchange).await
 }
 
-/// [`round_trip`], with the controller that aborts it: for a host that may lose interest in the reply.
-/// Errors: those of [`round_trip`].
+/// Runs one exchange as [`round_trip`], with a controller by which a host that no longer wants the reply can
+/// abort it. Errors: those of [`round_trip`].
 pub async fn round_trip_under<T>(
     controller: &AbortController,
     batch: &Batch,
@@ -85,26 +85,26 @@ pub async fn round_trip_under<T>(
     reply
 }
 
-/// Where a batch is posted to, and how the host does it.
+/// A way to post batches to an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct RpcPost<'a> {
     /// The host's `fetch`.
     pub fetch: &'a Function,
     /// The URL of the RPC endpoint.
     pub url: &'a str,
-    /// The headers: a `Headers`, or a plain object of texts.
+    /// The headers: a `Headers`, or a plain object of strings.
     pub headers: &'a JsValue,
-    /// How the reply's body is read.
+    /// The reader of the reply's body.
     pub reader: BodyReader,
 }
 
 impl RpcPost<'_> {
-    /// Posts the batch, and gives the reply's HTTP status and its body.
+    /// Posts the batch. Returns the reply's HTTP status and its body.
     ///
     /// # Errors
     ///
-    /// [`Failure::TooLarge`] for a body above the batch's limit. Everything that `fetch` throws is
-    /// [`Failure::Unreachable`], because its message may quote the URL.
+    /// [`Failure::TooLarge`] for a body above the batch's limit; [`Failure::Unreachable`] for everything that
+    /// `fetch` throws, because its message may quote the URL.
     pub async fn send(&self, batch: &Batch, signal: &AbortSignal) -> Result<(u16, Vec<u8>), Failure> {
         let reply = self.exchange(batch, signal).await.map_err(|_| Failure::Unreachable)?;
         reply.ok_or(Failure::TooLarge)
@@ -115,7 +115,7 @@ impl RpcPost<'_> {
         init.set_method("POST");
         init.set_headers(self.headers);
         init.set_body(&batch.body.as_str().into());
-        // A redirect would carry the key in the URL's path somewhere else. Workers know no `Error`.
+        // A redirect could carry the key in the URL's path to another host. Workers do not support `Error`.
         init.set_redirect(RequestRedirect::Manual);
         init.set_signal(Some(signal));
         let response = response(self.fetch, self.url, &init).await?;
@@ -130,13 +130,13 @@ impl RpcPost<'_> {
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The value of the header that was asked for, where it is there.
+    /// The value of the requested header, if any.
     pub header: Option<String>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Gets a URL. Redirects are not followed. Of the answer's headers one is of interest. Errors:
+/// Gets a URL without following redirects, and keeps one `header` of the answer. Errors:
 /// [`Failure::TimedOut`], [`Failure::TooLarge`], or [`Failure::Unreachable`] for all that `fetch` throws.
 pub async fn get(
     fetch: &Function,

@@ -1,8 +1,8 @@
-//! What is known about a request's account: whether it has code, what the code says about the signature, and
-//! the verdict on the wallet. As at the daemon, everything that is not cached is read at the same time: from
-//! the chain in one round trip, and the verdict from the read API where that is its source.
+//! Facts about a request's account: whether it has code, whether the code accepts the signature, and the
+//! verdict on the wallet. As in the daemon, facts that are not cached are read at the same time: from the
+//! chain in one round trip, and the verdict from the read API where that is its source.
 //!
-//! Reads are not shared between requests: a Worker may not wait for what another request began.
+//! Reads are not shared between requests: a Worker may not wait for a read that another request began.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,32 +34,32 @@ pub(crate) struct AccountReader {
     chain: ChainSettings,
     kya: KyaSettings,
     cache: Cache,
-    /// What was learned of the RPC endpoints.
+    /// The state of the RPC endpoints, as runs have learned it.
     endpoints: RefCell<Endpoints>,
-    /// What answers of the read API have to be about.
+    /// The terms on which answers of the read API are verdicts.
     terms: ApiTerms,
     /// The reads that are left to all requests.
     reads: Cell<ReadRate>,
     fetch: Function,
-    /// Hears why there was no answer.
+    /// Called with the reason where there was no answer.
     report: Function,
 }
 
-/// What is known about the account of an attempt.
+/// The facts about the account of an attempt.
 #[derive(Default)]
 pub(crate) struct KnownAccount {
-    /// The account; `None` where the chain did not say, or was not asked.
+    /// The account; `None` where the chain did not answer or was not asked.
     pub(crate) state: Option<AccountState>,
-    /// The verdict; `None` where its source did not give one.
+    /// The verdict; `None` where its source gave none.
     pub(crate) verdict: Option<Arc<Verdict>>,
 }
 
-/// What a read of an account asks, beside the verdict on its wallet.
+/// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Question {
-    /// Whether it has code: all that a signature of its key needs.
+    /// The absence of code, which suffices for a signature of its key.
     Code,
-    /// Also what the code says about the signature.
+    /// That, and the code's answer on the signature.
     Signature,
 }
 
@@ -72,8 +72,8 @@ impl AccountReader {
         Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
     }
 
-    /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
-    /// request's allowance and that of all requests go.
+    /// Returns the facts about the account of an attempt at `now`, from the cache or by reads, within the
+    /// allowances of the request and of all requests.
     pub(crate) async fn of(
         &self,
         attempt: &Attempt,
@@ -93,7 +93,7 @@ impl AccountReader {
             }
             let known = self.read(attempt, question, &cached, now).await;
             match (known.state, question) {
-                // The key signed, and is not asked where there is code.
+                // The key signed, but where there is code, the code decides.
                 (Some(AccountState::Code { .. }), Question::Code) => question = Question::Signature,
                 _ => return known,
             }
@@ -153,8 +153,8 @@ impl AccountReader {
         self.ask(Asked::Account(query), now).await
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain
-    /// does not answer, or no read is left.
+    /// Returns whether a liable wallet has code and, if so, whether that accepts its signature; `None` where
+    /// the chain does not answer, or no read is left.
     pub(crate) async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
         let account = query.account;
         let cached = self.cache.get(account, now);
@@ -175,7 +175,7 @@ impl AccountReader {
         self.take_read(true)?;
         let newest = SignerQuery { block: None, ..query.clone() };
         let facts = match self.answer(Asked::Signer(query), now).await {
-            // No endpoint has the block any more, or has it yet.
+            // No endpoint has the block any more, or none has it yet.
             Err(QueryError::BlockNotAvailable(_)) => {
                 self.take_read(true)?;
                 self.ask(Asked::Signer(newest), now).await?
@@ -199,7 +199,7 @@ impl AccountReader {
         drive(run, &mut Host { reader: self, began: Date::now() }).await
     }
 
-    /// An answer, or the report of why there is none.
+    /// Returns an answer, or reports why there is none.
     fn heard(&self, answer: Result<AccountFacts, QueryError>) -> Option<AccountFacts> {
         answer
             .inspect_err(|error| {
@@ -210,7 +210,7 @@ impl AccountReader {
             .ok()
     }
 
-    /// The verdict on a wallet; `None` where the API does not give one of this registry and of now.
+    /// Reads the verdict on a wallet; `None` where the API gives no recent one of this registry.
     async fn verdict(&self, api: &str, attempt: &Attempt, now: Timestamp) -> Option<Verdict> {
         self.take_read(attempt.is_of_key())?;
         let verdict = self.verdict_of(api, attempt.account.address, now).await;
@@ -229,8 +229,8 @@ impl AccountReader {
         self.terms.verdict(&answer.body, wallet, now)
     }
 
-    /// Takes one of the second's reads, if one is left. The clock says when: a request's second read comes
-    /// later than the request.
+    /// Takes a read of the rate limit, if one is left. It reads the clock, since a request's second read
+    /// comes later than the request.
     fn take_read(&self, is_of_key: bool) -> Option<()> {
         let mut reads = self.reads.get();
         let is_left = reads.take(is_of_key, Date::now() / 1_000.0);
@@ -243,12 +243,12 @@ impl AccountReader {
 
     /// Reports why something failed.
     pub(crate) fn tell(&self, message: &str) {
-        // What it throws is its own affair.
+        // Errors of the callback are its own affair.
         let _ = self.report.call1(&JsValue::UNDEFINED, &message.into());
     }
 }
 
-/// Everything that is asked of the chain: one type, as each is compiled with an engine of its own.
+/// All queries for the chain, as one type: each type of query is compiled with an engine of its own.
 enum Asked {
     Account(AccountQuery),
     Signer(SignerQuery),
@@ -281,7 +281,7 @@ impl Query for Asked {
     }
 }
 
-/// The service's process, for the time of one query.
+/// The service's process as the host of one query.
 struct Host<'a> {
     reader: &'a AccountReader,
     began: f64,

@@ -1,4 +1,4 @@
-//! Verdicts, and which accounts have code: the least recently used are forgotten first.
+//! The cache of verdicts and of accounts with and without code; the least recently used are forgotten first.
 
 use std::{cell::RefCell, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use registry_core::{
 
 use crate::accounts::KnownAccount;
 
-/// The wallets known at once. An entry takes less than a kilobyte, and a Worker has 128 MB.
+/// The most wallets in the cache. An entry takes less than a kilobyte, and a Worker has 128 MB.
 const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
-/// What is known of accounts.
+/// The cached facts about accounts.
 pub(crate) struct Cache {
     cached_ms: u64,
     wallets: RefCell<LruCache<Address, Entry>>,
@@ -22,13 +22,13 @@ pub(crate) struct Cache {
 
 #[derive(Default)]
 struct Entry {
-    /// With the time of the read that gave it.
+    /// The verdict, and the time of the read that gave it.
     verdict: Option<(Arc<Verdict>, Timestamp)>,
-    /// Whether there is code, and since when that is known.
+    /// Presence of code, and the time of the read that found it.
     code: Option<(bool, Timestamp)>,
 }
 
-/// What is cached of a wallet and holds now.
+/// The cached facts about a wallet that hold now.
 #[derive(Default)]
 pub(crate) struct Cached {
     pub(crate) verdict: Option<Arc<Verdict>>,
@@ -43,7 +43,7 @@ impl Cache {
     pub(crate) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
         let mut wallets = self.wallets.borrow_mut();
         let Some(entry) = wallets.get(&wallet) else { return Cached::default() };
-        // A clock that was set back makes no entry younger than it is.
+        // After a clock was set back, entries from its future do not count.
         let age = |since: Timestamp| {
             let age = now.as_millis().checked_sub(since.as_millis()).filter(|age| *age < self.cached_ms);
             age.map(Duration::from_millis)
@@ -57,11 +57,11 @@ impl Cache {
         }
     }
 
-    /// Keeps what a read found that began at `now`, beside what `cached` had.
+    /// Caches the result of a read that began at `now`, except for facts that came from `cached`.
     pub(crate) fn put(&self, wallet: Address, known: &KnownAccount, cached: &Cached, now: Timestamp) {
         let mut wallets = self.wallets.borrow_mut();
         let entry = wallets.get_or_insert_mut(wallet, Entry::default);
-        // A verdict that came from here keeps its age.
+        // A verdict that came from this cache keeps its age.
         if let Some(verdict) = known.verdict.as_ref().filter(|_| cached.verdict.is_none()) {
             entry.verdict = Some((Arc::clone(verdict), now));
         }

@@ -1,7 +1,7 @@
 //! The gate in a service's own process, for services in JavaScript: `npm/gate.js` is built on it and brings
 //! requests, the store of nonces, and `fetch`.
 //!
-//! `registry-core` decides, step by step; here is what the steps ask for.
+//! `registry-core` decides, step by step; this crate carries out the steps.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -31,19 +31,19 @@ use wasm_bindgen_futures::JsFuture;
 use accounts::AccountReader;
 use settings::{GateSettings, NonceSettings};
 
-/// Milliseconds that a store of nonces may take.
+/// Milliseconds that a store of nonces may take for an answer.
 const STORE_TIMEOUT_MS: u32 = 3_000;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Where nonces are remembered: `nonces.js` says what a store has to keep.
+    /// A store of spent nonces: `nonces.js` describes its duties.
     pub type NonceStore;
 
     #[wasm_bindgen(method, catch)]
     fn spend(this: &NonceStore, key: &str, created: f64, keep_millis: f64) -> Result<JsValue, JsValue>;
 }
 
-/// A gate: its settings, and what is known of accounts.
+/// A gate: its settings, and cached facts about accounts.
 #[wasm_bindgen]
 pub struct Engine {
     policies: BTreeMap<String, RoutePolicy>,
@@ -59,13 +59,13 @@ pub struct Engine {
 pub struct Received {
     method: String,
     target: String,
-    /// Names in lower case and values, in the order received.
+    /// Pairs of a name in lower case and a value, in the order received.
     fields: Vec<(String, String)>,
 }
 
 #[wasm_bindgen]
 impl Received {
-    /// A request of these field lines: name, value, name, value, and so on.
+    /// Makes a request of these field lines: name, value, name, value, and so on.
     #[wasm_bindgen(constructor)]
     pub fn new(method: String, target: String, lines: Vec<String>) -> Self {
         let mut lines = lines.into_iter();
@@ -78,7 +78,7 @@ impl Received {
 }
 
 impl Received {
-    /// What `read` makes of the request at a policy's origin.
+    /// Calls `read` with the request at a policy's origin.
     fn with<T>(&self, policy: &RoutePolicy, content: Content<'_>, read: impl FnOnce(&Request<'_>) -> T) -> T {
         let fields: Vec<(&str, &[u8])> =
             self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -94,8 +94,8 @@ impl Received {
 
 #[wasm_bindgen]
 impl Engine {
-    /// A gate with the settings of this file. `rpc` has endpoints in place of the file's, separated by
-    /// commas; `report` is called with why a read or the store of nonces failed.
+    /// Makes a gate of a configuration file's text. `rpc` has endpoints in place of the file's, separated by
+    /// commas; `report` is called with the reason when a read or the store of nonces fails.
     ///
     /// @throws Error with the setting that cannot be kept
     #[wasm_bindgen(constructor)]
@@ -111,18 +111,18 @@ impl Engine {
         Ok(Self { policies, accounts, capacity, prefix, discovery, registry: document.json() })
     }
 
-    /// Whether there is such a policy.
+    /// Returns whether there is such a policy.
     pub fn has(&self, policy: &str) -> bool {
         self.policies.contains_key(policy)
     }
 
-    /// How many nonces the file has remembered in memory at most.
+    /// The most nonces to remember in memory, by the file's setting.
     #[wasm_bindgen(getter)]
     pub fn capacity(&self) -> Option<usize> {
         self.capacity
     }
 
-    /// The prefix of nonces in Redis; `undefined` where the file has no such table.
+    /// The prefix of nonces in Redis; `undefined` where the file has no table `[redis]`.
     #[wasm_bindgen(getter)]
     pub fn prefix(&self) -> Option<String> {
         self.prefix.clone()
@@ -140,8 +140,8 @@ impl Engine {
         self.registry.clone()
     }
 
-    /// Whether some content would leave a signature to its account. Where none does, the content need not be
-    /// read: no content makes a difference.
+    /// Returns whether a signature could pass all checks but the account's with some content. If not, the
+    /// content need not be read: it makes no difference.
     #[wasm_bindgen(js_name = mayPass)]
     pub fn may_pass(&self, policy: &str, received: &Received) -> bool {
         let Some(policy) = self.policies.get(policy) else { return false };
@@ -150,10 +150,10 @@ impl Engine {
             .with(policy, unread, |request| matches!(policy.decide(request, now()), DecisionStep::Account(_)))
     }
 
-    /// What became of a request: its code, and the answer's status, body, and headers, name after value.
-    /// `content` is all of it; `undefined` for content that is not read. `refusal` is 0, or the status of why
-    /// nothing is decided: 413 for content that is too long, 400 for content that broke off, and 503 for a
-    /// decision that took too long.
+    /// Decides on a request. Returns the outcome's code, and the answer's status, body and headers, as name,
+    /// value, name, value. `content` is the whole content; `undefined` where it was not read. `refusal` is 0,
+    /// or a status in place of a decision: 413 for content that is too long, 400 for content that broke off,
+    /// and 503 for a decision that took too long.
     ///
     /// @throws Error where there is no such policy
     #[wasm_bindgen(unchecked_return_type = "[string, number, string, ...string[]]")]
@@ -177,7 +177,7 @@ impl Engine {
         };
         let is_unread = matches!(content, Content::Withheld { .. });
         if is_unread && matches!(step, DecisionStep::Account(_)) {
-            // The clock has moved on since `may_pass` said that no content would pass.
+            // The clock has moved on since `may_pass` found that no content would pass.
             step = DecisionStep::Done(Outcome::Refused(RefusalCode::SignatureVerificationUnavailable));
         }
         let mut allowance = Allowance::of_a_request();
@@ -191,8 +191,8 @@ impl Engine {
                     let code = self.accounts.signer(acceptance.query(), now).await;
                     acceptance.answer(code)
                 }
-                // A reader of logs would be a tenth of this module: a read API with an index tells of
-                // attestations.
+                // A reader of logs would be a tenth of this module: attestations need a read API with an
+                // index.
                 DecisionStep::Attested(attested) => attested.answer(None),
                 DecisionStep::Nonce(nonce) => {
                     let spending = self.spend(nonces, nonce.attempt(), now).await;
@@ -211,12 +211,12 @@ impl Engine {
 }
 
 impl Engine {
-    /// Spends the nonce of an attempt, under the key and for the time that a daemon would.
+    /// Spends the nonce of an attempt, under the same key and for the same time as a daemon.
     async fn spend(&self, nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spending {
         let keep_millis = attempt.nonce_seconds(now.seconds()).saturating_mul(1_000) as f64;
         let spent = nonces.spend(&hex::encode(attempt.nonce_key()), attempt.created as f64, keep_millis);
         let spent = match spent {
-            // A store that never answers is one that is away.
+            // A store that never answers counts as unavailable.
             Ok(answer) => {
                 let answer = JsFuture::from(Promise::resolve(&answer));
                 match select(answer, TimeoutFuture::new(STORE_TIMEOUT_MS)).await {

@@ -1,7 +1,7 @@
 //! The daemon's configuration file, as a gate in a service's own process reads it.
 //!
-//! The policies are the core's. What stands for a port, a proxy, a file or a background task is refused in
-//! words, where ignoring it would promise what is not kept.
+//! The policies are the core's. Settings for a port, a proxy, a file or a background task are refused in
+//! words: ignoring them would break their promises.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
-/// What the file may say, validated.
+/// A validated configuration.
 pub(crate) struct GateSettings {
     pub(crate) chain: ChainSettings,
     pub(crate) kya: KyaSettings,
     pub(crate) policies: BTreeMap<String, RoutePolicy>,
     pub(crate) nonces: NonceSettings,
-    /// What programs are told of the registry.
+    /// The document that describes the registry to programs.
     pub(crate) document: WellKnown,
 }
 
@@ -38,25 +38,25 @@ pub(crate) struct ChainSettings {
     pub(crate) endpoints: Vec<RpcEndpoint>,
     pub(crate) multicall3: Address,
     pub(crate) max_head_age_seconds: u64,
-    /// How many accounts may be read in a second.
+    /// The most reads of accounts in a second.
     pub(crate) reads_per_second: u32,
 }
 
-/// Where verdicts come from.
+/// Source and caching of verdicts.
 pub(crate) struct KyaSettings {
-    /// The registry that verdicts are of.
+    /// The registry of the verdicts.
     pub(crate) registry: Address,
-    /// The read API, at the URL that `/api/v1` follows; `None` where the registry is read with the account.
+    /// The read API's URL in front of `/api/v1`; `None` where the registry is read with the account.
     pub(crate) api: Option<String>,
-    /// For how many milliseconds a verdict, or what is known of an account, is used without asking again.
+    /// Milliseconds for which facts about an account are used without another read.
     pub(crate) cached_ms: u64,
 }
 
-/// Where the file says that nonces are remembered.
+/// The store of nonces that the file sets.
 pub(crate) enum NonceSettings {
-    /// In the process, at most so many.
+    /// The process's memory, with at most so many nonces.
     Memory(Option<usize>),
-    /// In Redis, under this prefix.
+    /// Redis, under this prefix.
     Redis(String),
 }
 
@@ -110,7 +110,7 @@ struct KyaTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RedisTable {
-    /// A client is passed in, which knows the address.
+    /// Ignored: the host passes in a client, which knows the address.
     #[serde(rename = "url")]
     _url: Option<IgnoredAny>,
     prefix: Option<String>,
@@ -126,16 +126,16 @@ struct LinksTable {
 type Checked<T> = Result<T, SettingError>;
 
 impl GateSettings {
-    /// Parses a file's text. `rpc` has endpoints in place of the file's, separated by commas: those with a
-    /// key do not belong into a file. Errors: what is wrong, in words for people.
+    /// Parses a file's text. `rpc` has endpoints in place of the file's, separated by commas: URLs with a key
+    /// do not belong in a file. Errors: a setting and its fault, in words for people.
     pub(crate) fn parse(text: &str, rpc: Option<&str>) -> Result<Self, String> {
-        // By way of JSON, which the module reads anyway: toml's own deserializer takes 30 KiB, gzipped.
+        // By way of JSON, which the module parses anyway: toml's own deserializer takes 30 KiB, gzipped.
         let table = DeTable::parse(text)
             .map_err(|error| ConfigFault::new(text, error.span(), error.message()).to_string())?;
         let json = object(table.get_ref()).map_err(|error| error.to_string())?;
         let file: File = serde_json::from_str(&json.to_string()).map_err(|error| {
             let error = error.to_string();
-            // Places are the JSON's.
+            // Line and column are of the JSON, not of the file.
             without_values(error.split(" at line ").next().unwrap_or_default())
         })?;
         let nothing = "means nothing inside a service";
@@ -192,7 +192,7 @@ impl GateSettings {
         Ok(Self { chain, kya, policies, nonces, document })
     }
 
-    /// The document for `/.well-known/erc8128`.
+    /// Returns the document for `/.well-known/erc8128`.
     pub(crate) fn discovery_document(&self) -> String {
         let routes = self
             .policies
@@ -248,7 +248,7 @@ impl KyaTable {
     }
 }
 
-/// A table as a JSON object. No setting is a float or a time.
+/// Converts a table to a JSON object. No setting is a float or a time.
 fn object(table: &DeTable<'_>) -> Checked<Value> {
     let mut members = Map::new();
     for (name, value) in table {

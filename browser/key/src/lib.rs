@@ -18,7 +18,7 @@ pub struct Key(SigningKey);
 
 #[wasm_bindgen]
 impl Key {
-    /// Reads a key: 64 hexadecimal digits, with or without `0x`, and white space around them.
+    /// Parses a key: 64 hexadecimal digits, with or without `0x` in front and white space around.
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER, without the key
     #[wasm_bindgen(constructor)]
@@ -43,7 +43,7 @@ impl Key {
         Address::from_raw_public_key(coordinates).to_checksum(None)
     }
 
-    /// Signs a forward request for the forwarder's domain: the `signature` of what the relayer takes.
+    /// Signs a forward request for the forwarder's domain. Returns the `signature` of the relayer's request.
     ///
     /// @throws RegistryError with the relayer's code INVALID_FIELD, naming the field and its rule
     #[wasm_bindgen(js_name = signRequest)]
@@ -57,7 +57,7 @@ impl Key {
         self.sign(request.eip712_signing_hash(&domain))
     }
 
-    /// Signs a message as wallets do.
+    /// Signs a message as wallets do (EIP-191).
     ///
     /// @throws RegistryError
     #[wasm_bindgen(js_name = signMessage)]
@@ -65,7 +65,7 @@ impl Key {
         self.sign(eip191_hash_message(message))
     }
 
-    /// The signature in 65 bytes, `v` 27 or 28.
+    /// Signs a hash. Returns 65 bytes in hexadecimal digits, with a `v` of 27 or 28.
     fn sign(&self, digest: B256) -> Result<String, RegistryError> {
         let failed = Error::InvalidParameter { field: "key", rule: "must be able to sign" };
         let (signature, recovery) = self.0.sign_prehash_recoverable(digest.as_slice()).map_err(|_| failed)?;

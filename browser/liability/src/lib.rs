@@ -1,7 +1,7 @@
 //! Acceptances of liable wallets, and the files of their domains, in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's others, `agent-registry/liability`: it checks what was
-//! signed. Signing takes no code of the core's, and is JavaScript.
+//! A wasm module of its own beside the package's others: `agent-registry/liability`. It checks signed
+//! documents; signing them takes no code of the core and is JavaScript.
 
 use alloy_primitives::{Address, U256};
 use registry_browser_values::{
@@ -21,11 +21,11 @@ use wasm_bindgen::prelude::*;
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
 
-/// The rule of members that have to be there.
+/// The rule of required members.
 const NEEDED: &str = "has to be given";
 
-/// Checks an acceptance, as an object, as JSON text or as the header's value, against the record that it is
-/// of. Plain signatures only: a wallet with code has to be asked at its chain.
+/// Checks an acceptance, as an object, as JSON text or as the header's value, against its agent's record.
+/// Plain signatures only: a wallet with code has to be asked on its chain.
 ///
 /// @throws RegistryError with the code INVALID_PARAMETER for a member of `agent` or `place` that breaks its
 /// rule
@@ -58,8 +58,8 @@ pub fn check_acceptance(
     parse(&Value::Object(checked).to_string())
 }
 
-/// Reads the text of a domain's file, and checks for each wallet of this registry that it names the domain in
-/// turn.
+/// Parses the text of a domain's file, and checks for each wallet of this registry that it has signed for the
+/// domain in turn.
 ///
 /// @throws RegistryError with the code INVALID_PARAMETER: the member of the file, or of `place`, that breaks
 /// its rule
@@ -103,7 +103,7 @@ fn tell(told: &mut Map<String, Value>, problem: Option<Problem>) {
     told.extend(problem.map(|problem| ("problem".to_owned(), json!(problem.to_string()))));
 }
 
-/// The registry that documents have to be of, and the time at which they have to hold.
+/// The registry of the documents, and the time at which they have to hold.
 struct Place {
     chain_id: u64,
     registry: Address,
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-/// What an acceptance pins of a record, and the agent's scope.
+/// Reads the fields of a record that an acceptance pins, and the agent's scope.
 fn record(agent: &JsValue) -> Result<(PinnedRecord, String), Error> {
     let wallet = |field| address(agent, field)?.ok_or(invalid(field, NEEDED));
     let text =

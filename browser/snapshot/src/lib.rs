@@ -1,7 +1,7 @@
 //! Reading the registry's snapshot in web pages and Node, without a network, and private lookups by range.
 //!
-//! A wasm module of its own beside the package's others: it needs no chain. `npm/local.js` is built on it and
-//! moves the bytes, from the API and to where they are kept.
+//! A wasm module of its own beside the package's others: it needs no chain. `npm/local.js` is built on it,
+//! downloads the bytes from the API and stores them.
 
 use alloy_primitives::{Address, U256, keccak256};
 use registry_browser_values::{error::RegistryError, member::invalid, value::parse};
@@ -13,7 +13,7 @@ use registry_core::{
 };
 use wasm_bindgen::prelude::*;
 
-/// The manifest of a snapshot: of which block it is, and which shards belong to it.
+/// The manifest of a snapshot: its block, and its shards.
 #[wasm_bindgen]
 pub struct Manifest(snapshot::Manifest);
 
@@ -51,7 +51,7 @@ impl Manifest {
         self.0.as_of.block_timestamp.as_millis() as f64
     }
 
-    /// When the API last found the registry's storage root to be this one, unix milliseconds.
+    /// Time at which the API last found the registry's storage root to be this one, in unix milliseconds.
     #[wasm_bindgen(getter, js_name = confirmedAt)]
     pub fn confirmed_at(&self) -> f64 {
         self.0.confirmed_at as f64
@@ -63,13 +63,13 @@ impl Manifest {
         self.0.agents as f64
     }
 
-    /// The names of all segments and shards, as requests have them; the shards come last.
+    /// Returns the names of all segments and shards, as in requests; the shards come last.
     pub fn names(&self) -> Vec<String> {
         self.0.entries().map(|entry| entry.name()).collect()
     }
 
-    /// The names of a wallet's segments, the widest first, and of its shard. The first that holds the wallet has
-    /// its verdict; without one it is not registered. Empty where the manifest holds the wallet.
+    /// Returns the names of a wallet's segments, the widest first, and of its shard. The first that holds the
+    /// wallet has its verdict; without one it is not registered. Empty where the manifest holds the wallet.
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER
     #[wasm_bindgen(js_name = namesOf)]
@@ -85,16 +85,16 @@ impl Manifest {
         Ok(Shard::parse(bytes, &self.0.identity, entry_of(name)?).map(drop)?)
     }
 
-    /// Whether a segment or shard, of which the bytes were checked before, holds a wallet.
+    /// Returns whether a segment or shard holds a wallet. Its bytes must have been checked before.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     pub fn holds(&self, name: &str, bytes: Vec<u8>, wallet: &str) -> Result<bool, RegistryError> {
         Ok(Shard::reopen(bytes, entry_of(name)?)?.find(wallet_of(wallet)?)?.is_some())
     }
 
-    /// The verdict on a wallet at `now`, unix milliseconds, from the bytes of the segment or shard of this
-    /// name, which were checked before, or without a name from the manifest; `undefined` where only the chain
-    /// can tell.
+    /// Returns the verdict on a wallet at `now`, unix milliseconds, from the segment or shard of this name,
+    /// with bytes that were checked before, or, without a name, from the manifest; `undefined` where only the
+    /// chain can tell.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     #[wasm_bindgen(unchecked_return_type = "Kya | undefined")]
@@ -115,7 +115,7 @@ impl Manifest {
         kya.map_or(Ok(JsValue::UNDEFINED), |kya| value_of(&kya))
     }
 
-    /// The registered wallets of a segment or shard, or without a name of the manifest.
+    /// Returns the registered wallets of a segment or shard or, without a name, of the manifest.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     pub fn wallets(&self, name: Option<String>, bytes: Vec<u8>) -> Result<Vec<String>, RegistryError> {
@@ -128,7 +128,7 @@ impl Manifest {
     }
 }
 
-/// The prefix of a wallet's range, as long as a registry of so many agents allows.
+/// Returns the prefix of a wallet's range, as long as a registry of so many agents allows.
 ///
 /// @throws RegistryError with the code INVALID_PARAMETER
 #[wasm_bindgen(js_name = rangeOf)]
@@ -138,8 +138,8 @@ pub fn range_of(wallet: &str, agents: f64) -> Result<String, RegistryError> {
     Ok(hash.chars().skip(2).take(digits).collect())
 }
 
-/// The verdict at `now`, unix milliseconds, on a wallet that never had an agent; its `asOf` is to be filled
-/// in.
+/// Returns the verdict at `now`, unix milliseconds, on a wallet that never had an agent. The caller fills in
+/// `asOf`.
 ///
 /// @throws RegistryError with the code INVALID_PARAMETER
 #[wasm_bindgen(unchecked_return_type = "Kya")]

@@ -20,7 +20,7 @@ extern "C" {
 }
 
 impl RegistryError {
-    /// An error that ended a run; its cause is what the wallet threw, if anything.
+    /// Makes the error that ended a run; its cause is the value that the wallet threw, if any.
     #[must_use]
     pub fn caused(error: Error, cause: &JsValue) -> Self {
         Self::new(&error.to_string(), error.code().name(), error.status(), cause)

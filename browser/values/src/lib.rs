@@ -1,4 +1,4 @@
-//! What the two wasm modules of the browser package share: errors ([`error`]), the conversion of values
+//! The shared code of the browser package's wasm modules: errors ([`error`]), the conversion of values
 //! ([`value`]), and reading options ([`member`]).
 
 pub mod error;

@@ -9,13 +9,13 @@ use wasm_bindgen::prelude::*;
 
 use crate::error::RegistryError;
 
-/// `Number.MAX_SAFE_INTEGER`: up to here, every integer is a double.
+/// `Number.MAX_SAFE_INTEGER`: up to it, a double can hold every integer.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// The number of digits of the first integer above [`MAX_SAFE_INTEGER`].
 const UNSAFE_DIGITS: usize = 16;
 
-/// The greatest depth at which a long number is found. Answers of the API are far less deep.
+/// The greatest depth of a long number. Answers of the API are far less deep.
 const MAX_DEPTH: usize = 128;
 
 #[wasm_bindgen]
@@ -24,8 +24,8 @@ extern "C" {
     fn string_of(value: &JsValue) -> Result<JsString, JsValue>;
 }
 
-/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts;
-/// everything else is as `JSON.parse` has it. Errors: `INVALID_PARAMETER`: the text is no JSON.
+/// Parses JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts;
+/// everything else is parsed as by `JSON.parse`. Errors: `INVALID_PARAMETER` for a text that is no JSON.
 pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
     JSON::parse(text)
         .ok()
@@ -33,8 +33,8 @@ pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
         .ok_or_else(|| Error::InvalidParameter { field: "text", rule: "must be JSON" }.into())
 }
 
-/// The value that `JSON.parse` made of `text`, with the integers that it rounded corrected. Only the branches
-/// with long numbers are walked. `None` where they are nested too deep.
+/// Corrects the integers that `JSON.parse` rounded when it made a value of `text`. Only the branches with
+/// long numbers are walked. `None` where they are nested too deep.
 fn exact(rounded: JsValue, text: &str, depth: usize) -> Option<JsValue> {
     if !has_long_number(text) {
         return Some(rounded);
@@ -61,7 +61,7 @@ fn exact(rounded: JsValue, text: &str, depth: usize) -> Option<JsValue> {
     Some(rounded)
 }
 
-/// Corrects one property. `JSON.parse` made it the object's own, so that even `__proto__` is an ordinary one.
+/// Corrects one property. `JSON.parse` made it the object's own: even `__proto__` is an ordinary property.
 fn put_right(object: &JsValue, key: &JsValue, text: &str, depth: usize) -> Option<()> {
     if has_long_number(text) {
         let value = exact(Reflect::get(object, key).ok()?, text, depth)?;
@@ -77,12 +77,12 @@ fn has_long_number(text: &str) -> bool {
 fn is_unsafe_integer(text: &str) -> bool {
     let digits = text.trim_start_matches('-');
     let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
-    // More than 64 bits is too large as well.
+    // An integer of more than 64 bits is unsafe as well.
     is_integer && digits.parse::<u64>().map_or(true, |number| number > MAX_SAFE_INTEGER)
 }
 
-/// A value as JSON text, its BigInts as decimal strings. What has no JSON, such as `undefined`, gives no
-/// text.
+/// Serializes a value as JSON, its BigInts as decimal strings. A value without JSON, such as `undefined`,
+/// gives an empty text.
 #[must_use]
 pub fn json_text(value: &JsValue) -> String {
     let replacer = Closure::<dyn Fn(JsValue, JsValue) -> JsValue>::new(|_, value: JsValue| {

@@ -382,7 +382,7 @@ mod tests {
         assert_eq!((serves(&book, "acme.example"), serves(&book, "acme.test")), (named, named));
         book.update(&name("acme.example"), file(&[OTHER]), DAY, at(NOW));
         assert_eq!((serves(&book, "acme.example"), serves(&book, "acme.test")), (silent, named));
-        // What one of them disowns, neither serves.
+        // An agent that one domain disowns is disowned under the policies of both.
         let said = DomainFile { not_ours: [U256::from(7)].into(), ..DomainFile::default() };
         book.update(&name("acme.test"), Fetched::File(said, vec![entry(ACME)]), DAY, at(NOW));
         assert_eq!(serves(&book, "acme.example"), DomainWord::Disowned);
@@ -412,7 +412,7 @@ mod tests {
         ]);
         assert_eq!(listed(&soon, ACME, NOW), [1, 5]);
         assert_eq!((listed(&soon, ACME, NOW + 6), listed(&soon, OTHER, NOW)), (vec![], vec![]));
-        // Only while the file counts, and of the wallets that it binds alone.
+        // Acceptances count only while the file does, and only of the wallets that it binds.
         let lasting = of([ACME, OTHER].map(|liable| acceptance(7, liable, NOW + 2 * DAY)).to_vec());
         assert_eq!(listed(&lasting, ACME, NOW + DAY), [2 * DAY]);
         assert_eq!((listed(&lasting, ACME, NOW + DAY + 1), listed(&lasting, OTHER, NOW)), (vec![], vec![]));

@@ -64,7 +64,7 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     scheme: Scheme,
-    /// In lower case, without a port that is the scheme's own.
+    /// Host and port in lower case, without the scheme's default port.
     authority: String,
 }
 

@@ -136,7 +136,7 @@ struct Place {
 enum PlaceState {
     /// Without a request, under this number among the waiting connections.
     Waiting(u64),
-    /// With a request.
+    /// Busy with a request.
     Busy,
     /// Evicted: the slot is another connection's.
     Evicted,

@@ -149,7 +149,7 @@ struct Events {
     event: Event,
 }
 
-/// One event, or an id alone.
+/// An event, or an id alone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Event {
     kind: String,

@@ -22,9 +22,9 @@ pub use redis::{SharedNonces, inspect};
 /// The store of spent nonces.
 #[derive(Debug)]
 pub enum NonceStore {
-    /// In this process.
+    /// The memory of this process.
     Memory(Nonces),
-    /// In a Redis server, with other gates.
+    /// A Redis server, shared with other gates.
     Redis(SharedNonces),
 }
 

@@ -13,12 +13,12 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 /// The store of spent nonces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NonceSettings {
-    /// In the gate's memory.
+    /// The gate's memory.
     Memory {
         /// The most nonces that are remembered.
         capacity: usize,
     },
-    /// In Redis, with other gates.
+    /// A Redis server, shared with other gates.
     Redis(RedisSettings),
 }
 

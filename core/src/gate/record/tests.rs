@@ -144,7 +144,7 @@ fn a_record_proves_which_acceptance_it_rests_on() {
         let error = verified(&line(&acceptance(change)), false, true).unwrap_err().to_string();
         assert!(error.contains(reason), "{reason}: {error}");
     }
-    // That code accepted a signature is the issuer's word.
+    // For the answer of code, there is only the issuer's word.
     let by_code = Acceptance { signature: Bytes::from_static(&[7]), ..good };
     let refused = verified(&line(&by_code), false, true).unwrap_err();
     assert_eq!(refused, RecordError::Acceptance(Problem::Signature));
