@@ -14,7 +14,7 @@ use registry_core::gate::{
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
-struct Signed {
+struct SignedSample {
     method: String,
     url: String,
     headers: BTreeMap<String, String>,
@@ -25,13 +25,13 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().context("usage: verify REQUESTS.JSON SECONDS")?;
     let seconds: f64 = arguments.next().context("usage: verify REQUESTS.JSON SECONDS")?.parse()?;
-    let signed: Vec<Signed> = serde_json::from_slice(&fs::read(file)?)?;
+    let signed: Vec<SignedSample> = serde_json::from_slice(&fs::read(file)?)?;
     ensure!(!signed.is_empty(), "no request");
     println!("{}", serde_json::json!({ "per_second": measure(&signed, seconds)? }));
     Ok(())
 }
 
-fn measure(signed: &[Signed], seconds: f64) -> Result<f64> {
+fn measure(signed: &[SignedSample], seconds: f64) -> Result<f64> {
     let rules = SignatureRules {
         chain: 31_337,
         dialects: Dialect::ALL.to_vec(),
@@ -50,7 +50,7 @@ fn measure(signed: &[Signed], seconds: f64) -> Result<f64> {
     Ok(f64::from(verified) / began.elapsed().as_secs_f64())
 }
 
-fn verify(signed: &Signed, rules: &SignatureRules) -> Result<()> {
+fn verify(signed: &SignedSample, rules: &SignatureRules) -> Result<()> {
     let start = signed.url.find("://").context("a URL")? + 3;
     let (origin, target) = signed.url.split_at(signed.url[start..].find('/').context("a path")? + start);
     let origin = Origin::parse(origin).context("an origin")?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use registry_core::{gate::Fetched, liability::WELL_KNOWN};
+use registry_core::{gate::FetchOutcome, liability::WELL_KNOWN};
 
 use crate::{
     domains::{self, Domains},
@@ -141,15 +141,15 @@ async fn look_at_domains(domains: &Domains, report: &mut CheckReport) {
         }
         let refused = "agents of its wallets are refused until it is read";
         let (file, bound) = match fetched {
-            Fetched::Failed(error) => {
+            FetchOutcome::Failed(error) => {
                 report.warn("domain", format!("{label}: {error}; {refused}"));
                 continue;
             }
-            Fetched::Gone => {
+            FetchOutcome::Gone => {
                 report.warn("domain", format!("{label}: has no {WELL_KNOWN}; {refused}"));
                 continue;
             }
-            Fetched::File(file, bound) => (file, bound),
+            FetchOutcome::File(file, bound) => (file, bound),
         };
         let counted = domains.state(&name, now()).unwrap_or_default().counted;
         let wallets = bound.iter().map(|entry| {

@@ -7,13 +7,13 @@ use wasm_bindgen_futures::JsFuture;
 #[wasm_bindgen]
 extern "C" {
     /// A `Request`, a `Response`, or a look-alike.
-    type Message;
+    type HttpMessage;
 
     #[wasm_bindgen(method, getter)]
-    fn body(this: &Message) -> JsValue;
+    fn body(this: &HttpMessage) -> JsValue;
 
     #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
-    fn array_buffer(this: &Message) -> Result<Promise, JsValue>;
+    fn array_buffer(this: &HttpMessage) -> Result<Promise, JsValue>;
 
     /// A reader of a stream of bytes. The default reader ignores the arguments of `read`.
     type StreamReader;
@@ -43,7 +43,7 @@ pub async fn read(
     max_bytes: usize,
     reader: BodyReader,
 ) -> Result<Option<Vec<u8>>, JsValue> {
-    let message: &Message = message.unchecked_ref();
+    let message: &HttpMessage = message.unchecked_ref();
     let stream = message.body();
     let get_reader = Reflect::get(&stream, &"getReader".into()).unwrap_or(JsValue::UNDEFINED);
     let Ok(get_reader) = get_reader.dyn_into::<Function>() else {

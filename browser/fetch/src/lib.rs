@@ -127,7 +127,7 @@ impl RpcPost<'_> {
 
 /// The answer to a GET.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct GetReply {
     /// The HTTP status.
     pub status: u16,
     /// The value of the requested header, if any.
@@ -144,7 +144,7 @@ pub async fn get(
     header: &str,
     timeout_ms: u32,
     max_bytes: usize,
-) -> Result<Answer, Failure> {
+) -> Result<GetReply, Failure> {
     let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
     let init = RequestInit::new();
     init.set_redirect(RequestRedirect::Manual);
@@ -153,7 +153,7 @@ pub async fn get(
         let response = response(fetch, url, &init).await?;
         let (status, header) = (response.status()?, response.headers()?.get(header)?);
         let body = body::read(&response, max_bytes, BodyReader::Default).await?;
-        Ok::<_, JsValue>(body.map(|body| Answer { status, header, body }))
+        Ok::<_, JsValue>(body.map(|body| GetReply { status, header, body }))
     };
     let failure = match select(pin!(exchange), TimeoutFuture::new(timeout_ms)).await {
         Either::Left((Ok(Some(answer)), _)) => return Ok(answer),

@@ -25,7 +25,7 @@ use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_tri
 use wasm_bindgen::prelude::*;
 
 use crate::{
-    cache::{Cache, Cached},
+    cache::{CachedWallet, WalletCache},
     settings::{ChainSettings, KyaSettings},
 };
 
@@ -33,7 +33,7 @@ use crate::{
 pub(crate) struct AccountReader {
     chain: ChainSettings,
     kya: KyaSettings,
-    cache: Cache,
+    cache: WalletCache,
     /// The state of the RPC endpoints, as runs have learned it.
     endpoints: RefCell<Endpoints>,
     /// The terms on which answers of the read API are verdicts.
@@ -56,7 +56,7 @@ pub(crate) struct KnownAccount {
 
 /// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum AccountReadKind {
     /// The absence of code, which suffices for a signature of its key.
     Code,
     /// That, and the code's answer on the signature.
@@ -69,7 +69,7 @@ impl AccountReader {
         let registry = format!("eip155:{}:{:#x}", chain.id, kya.registry);
         let terms = ApiTerms::new(registry, chain.max_head_age_seconds);
         let reads = Cell::new(ReadRate::new(chain.reads_per_second, 0.0));
-        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
+        Self { cache: WalletCache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
     }
 
     /// Returns the facts about the account of an attempt at `now`, from the cache or by reads, within the
@@ -86,7 +86,7 @@ impl AccountReader {
             return KnownAccount { state: Some(AccountState::NoCode), verdict: cached.verdict };
         }
         let asks_code = attempt.is_of_key() && cached.has_code != Some(true);
-        let mut question = if asks_code { Question::Code } else { Question::Signature };
+        let mut question = if asks_code { AccountReadKind::Code } else { AccountReadKind::Signature };
         loop {
             if !allowance.take() {
                 return KnownAccount::default();
@@ -94,7 +94,9 @@ impl AccountReader {
             let known = self.read(attempt, question, &cached, now).await;
             match (known.state, question) {
                 // The key signed, but where there is code, the code decides.
-                (Some(AccountState::Code { .. }), Question::Code) => question = Question::Signature,
+                (Some(AccountState::Code { .. }), AccountReadKind::Code) => {
+                    question = AccountReadKind::Signature
+                }
                 _ => return known,
             }
         }
@@ -103,8 +105,8 @@ impl AccountReader {
     async fn read(
         &self,
         attempt: &Attempt,
-        question: Question,
-        cached: &Cached,
+        question: AccountReadKind,
+        cached: &CachedWallet,
         now: Timestamp,
     ) -> KnownAccount {
         let known = match &self.kya.api {
@@ -141,16 +143,18 @@ impl AccountReader {
     async fn account(
         &self,
         attempt: &Attempt,
-        question: Question,
+        question: AccountReadKind,
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
         self.take_read(attempt.is_of_key())?;
         let query = match question {
-            Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
-            Question::Signature => AccountQuery::of(attempt, registry, now),
+            AccountReadKind::Code => {
+                AccountQuery { account: attempt.account.address, signed: None, registry, now }
+            }
+            AccountReadKind::Signature => AccountQuery::of(attempt, registry, now),
         };
-        self.ask(Asked::Account(query), now).await
+        self.ask(ChainQuery::Account(query), now).await
     }
 
     /// Returns whether a liable wallet has code and, if so, whether that accepts its signature; `None` where
@@ -163,7 +167,7 @@ impl AccountReader {
             None => {
                 self.take_read(true)?;
                 let asked = AccountQuery { account, signed: None, registry: None, now };
-                let state = self.ask(Asked::Account(asked), now).await?.state;
+                let state = self.ask(ChainQuery::Account(asked), now).await?.state;
                 let known = KnownAccount { state: Some(state), verdict: None };
                 self.cache.put(account, &known, &cached, now);
                 state != AccountState::NoCode
@@ -174,11 +178,11 @@ impl AccountReader {
         }
         self.take_read(true)?;
         let newest = SignerQuery { block: None, ..query.clone() };
-        let facts = match self.answer(Asked::Signer(query), now).await {
+        let facts = match self.answer(ChainQuery::Signer(query), now).await {
             // No endpoint has the block any more, or none has it yet.
             Err(QueryError::BlockNotAvailable(_)) => {
                 self.take_read(true)?;
-                self.ask(Asked::Signer(newest), now).await?
+                self.ask(ChainQuery::Signer(newest), now).await?
             }
             answer => self.heard(answer)?,
         };
@@ -188,15 +192,15 @@ impl AccountReader {
         })
     }
 
-    async fn ask(&self, query: Asked, now: Timestamp) -> Option<AccountFacts> {
+    async fn ask(&self, query: ChainQuery, now: Timestamp) -> Option<AccountFacts> {
         let answer = self.answer(query, now).await;
         self.heard(answer)
     }
 
-    async fn answer(&self, query: Asked, now: Timestamp) -> Result<AccountFacts, QueryError> {
+    async fn answer(&self, query: ChainQuery, now: Timestamp) -> Result<AccountFacts, QueryError> {
         let limits = limits(now, self.chain.max_head_age_seconds);
         let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
-        drive(run, &mut Host { reader: self, began: Date::now() }).await
+        drive(run, &mut ServiceHost { reader: self, began: Date::now() }).await
     }
 
     /// Returns an answer, or reports why there is none.
@@ -249,12 +253,12 @@ impl AccountReader {
 }
 
 /// All queries for the chain, as one type: each type of query is compiled with an engine of its own.
-enum Asked {
+enum ChainQuery {
     Account(AccountQuery),
     Signer(SignerQuery),
 }
 
-impl Query for Asked {
+impl Query for ChainQuery {
     type Output = AccountFacts;
     type Error = QueryError;
 
@@ -282,12 +286,12 @@ impl Query for Asked {
 }
 
 /// The service's process as the host of one query.
-struct Host<'a> {
+struct ServiceHost<'a> {
     reader: &'a AccountReader,
     began: f64,
 }
 
-impl RpcHost for Host<'_> {
+impl RpcHost for ServiceHost<'_> {
     fn elapsed_ms(&self) -> u32 {
         (Date::now() - self.began) as u32
     }

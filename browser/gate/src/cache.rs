@@ -15,13 +15,13 @@ use crate::accounts::KnownAccount;
 const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 /// The cached facts about accounts.
-pub(crate) struct Cache {
+pub(crate) struct WalletCache {
     cached_ms: u64,
-    wallets: RefCell<LruCache<Address, Entry>>,
+    wallets: RefCell<LruCache<Address, WalletCacheEntry>>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct WalletCacheEntry {
     /// The verdict, and the time of the read that gave it.
     verdict: Option<(Arc<Verdict>, Timestamp)>,
     /// Presence of code, and the time of the read that found it.
@@ -30,19 +30,19 @@ struct Entry {
 
 /// The cached facts about a wallet that hold now.
 #[derive(Default)]
-pub(crate) struct Cached {
+pub(crate) struct CachedWallet {
     pub(crate) verdict: Option<Arc<Verdict>>,
     pub(crate) has_code: Option<bool>,
 }
 
-impl Cache {
+impl WalletCache {
     pub(crate) fn new(cached_ms: u64) -> Self {
         Self { cached_ms, wallets: RefCell::new(LruCache::new(WALLETS)) }
     }
 
-    pub(crate) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
+    pub(crate) fn get(&self, wallet: Address, now: Timestamp) -> CachedWallet {
         let mut wallets = self.wallets.borrow_mut();
-        let Some(entry) = wallets.get(&wallet) else { return Cached::default() };
+        let Some(entry) = wallets.get(&wallet) else { return CachedWallet::default() };
         // After a clock was set back, entries from its future do not count.
         let age = |since: Timestamp| {
             let age = now.as_millis().checked_sub(since.as_millis()).filter(|age| *age < self.cached_ms);
@@ -51,16 +51,16 @@ impl Cache {
         let verdict = entry.verdict.as_ref();
         let verdict =
             verdict.filter(|(verdict, since)| age(*since).is_some_and(|age| verdict.holds_at(now, age)));
-        Cached {
+        CachedWallet {
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_code: entry.code.filter(|(_, since)| age(*since).is_some()).map(|(has_code, _)| has_code),
         }
     }
 
     /// Caches the result of a read that began at `now`, except for facts that came from `cached`.
-    pub(crate) fn put(&self, wallet: Address, known: &KnownAccount, cached: &Cached, now: Timestamp) {
+    pub(crate) fn put(&self, wallet: Address, known: &KnownAccount, cached: &CachedWallet, now: Timestamp) {
         let mut wallets = self.wallets.borrow_mut();
-        let entry = wallets.get_or_insert_mut(wallet, Entry::default);
+        let entry = wallets.get_or_insert_mut(wallet, WalletCacheEntry::default);
         // A verdict that came from this cache keeps its age.
         if let Some(verdict) = known.verdict.as_ref().filter(|_| cached.verdict.is_none()) {
             entry.verdict = Some((Arc::clone(verdict), now));

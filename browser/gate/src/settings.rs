@@ -13,7 +13,7 @@ use registry_core::{
         rpc::endpoint::{MOST_ENDPOINTS, RpcEndpoint, parse_list},
     },
     gate::{
-        Dialect, DiscoveryTable, Links, Origin, PolicyTable, RoutePolicy, SettingError, Shared,
+        Dialect, DiscoveryTable, Links, Origin, PolicyTable, RoutePolicy, SettingError, SharedPolicySettings,
         discovery_document, policies,
     },
     registry::well_known::WellKnown,
@@ -123,7 +123,7 @@ struct LinksTable {
     renew: Option<String>,
 }
 
-type Checked<T> = Result<T, SettingError>;
+type SettingResult<T> = Result<T, SettingError>;
 
 impl GateSettings {
     /// Parses a file's text. `rpc` has endpoints in place of the file's, separated by commas: URLs with a key
@@ -158,7 +158,7 @@ impl GateSettings {
         Self::validated(file, rpc).map_err(|error| error.to_string())
     }
 
-    fn validated(file: File, rpc: Option<&str>) -> Checked<Self> {
+    fn validated(file: File, rpc: Option<&str>) -> SettingResult<Self> {
         let origin = Origin::parse(&file.origin).ok_or_else(|| {
             SettingError::new("origin", "must be a scheme and a host, such as https://api.example")
         })?;
@@ -176,8 +176,14 @@ impl GateSettings {
         let kya = file.kya.validated()?;
         let document = file.discovery.document(chain.id, kya.registry)?;
         let (dialects, registry) = (file.dialects.as_deref().unwrap_or(Dialect::ALL), kya.registry);
-        let shared =
-            Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links, domain: None };
+        let shared = SharedPolicySettings {
+            origin: &origin,
+            dialects,
+            chain: chain.id,
+            registry,
+            links: &links,
+            domain: None,
+        };
         let policies = policies(file.policy, &shared)?;
         let nonces = match (file.nonces, file.redis) {
             (Some(0), _) => return Err(SettingError::new("nonces", "must be at least 1")),
@@ -203,7 +209,7 @@ impl GateSettings {
 }
 
 impl ChainTable {
-    fn validated(self, rpc: Option<&str>) -> Checked<ChainSettings> {
+    fn validated(self, rpc: Option<&str>) -> SettingResult<ChainSettings> {
         if self.id == 0 {
             return Err(SettingError::new("chain.id", "must be at least 1"));
         }
@@ -230,7 +236,7 @@ impl ChainTable {
 }
 
 impl KyaTable {
-    fn validated(self) -> Checked<KyaSettings> {
+    fn validated(self) -> SettingResult<KyaSettings> {
         let rule = "is needed: verdicts are of this registry alone";
         let registry = self.registry.ok_or_else(|| SettingError::new("kya.registry", rule))?;
         if self.follow_changes {
@@ -249,7 +255,7 @@ impl KyaTable {
 }
 
 /// Converts a table to a JSON object. No setting is a float or a time.
-fn object(table: &DeTable<'_>) -> Checked<Value> {
+fn object(table: &DeTable<'_>) -> SettingResult<Value> {
     let mut members = Map::new();
     for (name, value) in table {
         let name = name.get_ref().to_string();
@@ -259,13 +265,15 @@ fn object(table: &DeTable<'_>) -> Checked<Value> {
     Ok(Value::Object(members))
 }
 
-fn json(name: &str, value: &DeValue<'_>) -> Checked<Value> {
+fn json(name: &str, value: &DeValue<'_>) -> SettingResult<Value> {
     match value {
         DeValue::String(text) => Ok(Value::String(text.to_string())),
         DeValue::Boolean(is_true) => Ok(Value::Bool(*is_true)),
-        DeValue::Array(items) => {
-            items.iter().map(|item| json(name, item.get_ref())).collect::<Checked<_>>().map(Value::Array)
-        }
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| json(name, item.get_ref()))
+            .collect::<SettingResult<_>>()
+            .map(Value::Array),
         DeValue::Table(table) => object(table),
         DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
             .map(Value::from)

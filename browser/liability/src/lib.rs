@@ -35,7 +35,7 @@ pub fn check_acceptance(
     #[wasm_bindgen(unchecked_param_type = "RegisteredAgent")] agent: &JsValue,
     #[wasm_bindgen(unchecked_param_type = "Place")] place: &JsValue,
 ) -> Result<JsValue, RegistryError> {
-    let ((record, scope), place) = (record(agent)?, Place::read(place)?);
+    let ((record, scope), place) = (record(agent)?, ExpectedPlace::read(place)?);
     let text = document.as_string().unwrap_or_else(|| json_text(document));
     let read = if text.trim_start().starts_with('{') {
         Acceptance::from_json(&text)
@@ -69,7 +69,7 @@ pub fn read_domain_file(
     domain: &str,
     #[wasm_bindgen(unchecked_param_type = "Place")] place: &JsValue,
 ) -> Result<JsValue, RegistryError> {
-    let place = Place::read(place)?;
+    let place = ExpectedPlace::read(place)?;
     let domain = DomainName::parse(domain).ok_or(invalid("domain", DomainName::RULE))?;
     let file = DomainFile::read(text)?;
     let wallets = file.wallets(place.chain_id, place.registry);
@@ -104,13 +104,13 @@ fn tell(told: &mut Map<String, Value>, problem: Option<Problem>) {
 }
 
 /// The registry of the documents, and the time at which they have to hold.
-struct Place {
+struct ExpectedPlace {
     chain_id: u64,
     registry: Address,
     moment: Moment,
 }
 
-impl Place {
+impl ExpectedPlace {
     fn read(place: &JsValue) -> Result<Self, Error> {
         let now = match member(place, "now") {
             None => js_sys::Date::now() / 1_000.0,

@@ -93,7 +93,7 @@ pub struct GateAnswer {
 
 /// A problem document: RFC 9457, with extensions.
 #[derive(Serialize)]
-struct Problem<'a> {
+struct ProblemDocument<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     title: &'static str,
@@ -218,7 +218,7 @@ impl Outcome {
             }
             _ => (None, None),
         };
-        let problem = Problem {
+        let problem = ProblemDocument {
             kind: basis.map(|_| "liable_not_proved"),
             title,
             status: self.status(),

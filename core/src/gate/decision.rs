@@ -76,7 +76,7 @@ pub struct AccountStep<'a> {
 /// A candidate with an acceptance by its agent's liable wallet that holds but for its signature.
 #[derive(Debug)]
 pub struct AcceptanceStep<'a> {
-    judging: Judging<'a>,
+    judging: VerifiedCandidate<'a>,
     acceptance: Acceptance,
     scope_hash: B256,
     /// The first problem among the acceptances before it.
@@ -86,14 +86,14 @@ pub struct AcceptanceStep<'a> {
 /// A candidate that is served if the liable wallet has attested for its agent, where no index has said so.
 #[derive(Debug)]
 pub struct AttestedStep<'a> {
-    judging: Judging<'a>,
+    judging: VerifiedCandidate<'a>,
     query: AttestedQuery,
     problem: Option<Problem>,
 }
 
 /// A candidate with a verified signature.
 #[derive(Debug)]
-struct Judging<'a> {
+struct VerifiedCandidate<'a> {
     candidates: Candidates<'a>,
     attempt: Attempt,
     state: AccountState,
@@ -214,7 +214,7 @@ impl<'a> AccountStep<'a> {
             return DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
         let word = verdict.agent.as_ref().map(|agent| agent.domains);
-        let judging = Judging { candidates, attempt, state, verdict, listed, tries: LISTED_TRIES };
+        let judging = VerifiedCandidate { candidates, attempt, state, verdict, listed, tries: LISTED_TRIES };
         // Where acceptances do not count, one would hide the basis that does.
         let counts = judging.candidates.policy.agents.counts(Basis::Accepted);
         match (word, &judging.candidates.acceptance) {
@@ -260,7 +260,7 @@ impl Verdict {
     }
 }
 
-impl<'a> Judging<'a> {
+impl<'a> VerifiedCandidate<'a> {
     /// Continues with the acceptance that the request presents, if all but its signature holds.
     fn try_presented(self, presented: Result<Acceptance, Problem>) -> DecisionStep<'a> {
         match presented.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance))) {

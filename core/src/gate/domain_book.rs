@@ -42,7 +42,7 @@ pub struct DomainBook {
 
 /// The result of fetching a domain's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum FetchOutcome {
     /// A file, and those of its wallets that have signed for the domain, as the host has verified.
     File(DomainFile, Vec<LiableWallet>),
     /// The domain says that it has none.
@@ -57,12 +57,12 @@ struct KnownDomain {
     is_known: bool,
     file: Option<KnownFile>,
     /// Withdrawals and disowned agents of the wallets that the file binds, and of those bound before.
-    against: BTreeMap<Address, Against>,
+    against: BTreeMap<Address, AgentExclusions>,
 }
 
 /// The withdrawn acceptances and disowned agents of a wallet, by one domain.
 #[derive(Clone, Debug, Default)]
-struct Against {
+struct AgentExclusions {
     /// Unix seconds of the last file that bound the wallet.
     bound_at: u64,
     withdrawn: Arc<BTreeSet<B256>>,
@@ -107,19 +107,19 @@ impl DomainBook {
     pub fn update(
         &mut self,
         domain: &DomainName,
-        fetched: Fetched,
+        fetched: FetchOutcome,
         delay_seconds: u64,
         now: Timestamp,
     ) -> Vec<Address> {
         let Some(known) = self.domains.get_mut(domain) else { return Vec::new() };
         let (known, now) = (Arc::make_mut(known), now.seconds());
         let (file, bound) = match fetched {
-            Fetched::Failed(_) => return Vec::new(),
-            Fetched::Gone => {
+            FetchOutcome::Failed(_) => return Vec::new(),
+            FetchOutcome::Gone => {
                 known.file = None;
                 return Vec::new();
             }
-            Fetched::File(file, bound) => (file, bound),
+            FetchOutcome::File(file, bound) => (file, bound),
         };
         let before = known.file.take();
         let mut wallets: BTreeMap<Address, BoundWallet> = BTreeMap::new();
@@ -190,7 +190,7 @@ impl DomainBook {
     }
 
     /// Returns the domains' withdrawals and disowned agents of this wallet, of any age.
-    fn against(&self, wallet: Address) -> impl Iterator<Item = &Against> {
+    fn against(&self, wallet: Address) -> impl Iterator<Item = &AgentExclusions> {
         self.domains.values().filter_map(move |known| known.against.get(&wallet))
     }
 }
@@ -205,8 +205,8 @@ impl KnownDomain {
         not_ours: Arc<BTreeSet<U256>>,
         now: u64,
     ) {
-        let said = Against { bound_at: now, withdrawn, not_ours };
-        let bound: BTreeMap<Address, Against> = bound.map(|wallet| (*wallet, said.clone())).collect();
+        let said = AgentExclusions { bound_at: now, withdrawn, not_ours };
+        let bound: BTreeMap<Address, AgentExclusions> = bound.map(|wallet| (*wallet, said.clone())).collect();
         for (_, before) in self.against.iter_mut().filter(|(wallet, _)| !bound.contains_key(*wallet)) {
             add(&mut before.withdrawn, &said.withdrawn);
             add(&mut before.not_ours, &said.not_ours);
@@ -270,8 +270,8 @@ mod tests {
         }
     }
 
-    fn file(wallets: &[Address]) -> Fetched {
-        Fetched::File(DomainFile::default(), wallets.iter().copied().map(entry).collect())
+    fn file(wallets: &[Address]) -> FetchOutcome {
+        FetchOutcome::File(DomainFile::default(), wallets.iter().copied().map(entry).collect())
     }
 
     fn agent(liable: Address) -> VerdictAgent {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     /// The book of one domain after these fetches, each at its second.
-    fn book(fetches: impl IntoIterator<Item = (u64, Fetched)>) -> DomainBook {
+    fn book(fetches: impl IntoIterator<Item = (u64, FetchOutcome)>) -> DomainBook {
         let mut book = DomainBook::new([name("acme.example")]);
         for (at, fetched) in fetches {
             book.update(&name("acme.example"), fetched, DAY, Timestamp::from_seconds(at));
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_wallet_counts_from_its_domains_first_file_and_a_new_one_a_day_later() {
-        let failed = || Fetched::Failed("status 500".to_owned());
+        let failed = || FetchOutcome::Failed("status 500".to_owned());
         let (a, ab, b) = (|| file(&[ACME]), || file(&[ACME, OTHER]), || file(&[OTHER]));
         let (named, silent) = (DomainWord::Named, DomainWord::Silent);
         for (fetches, wallet, now, expected) in [
@@ -310,8 +310,8 @@ mod tests {
             (vec![(NOW, a()), (NOW + 1, ab())], ACME, NOW + 1, named),
             // Lost at once, by a file without it and by none; what comes back is new.
             (vec![(NOW, a()), (NOW + 1, b())], ACME, NOW + 1, silent),
-            (vec![(NOW, a()), (NOW + 1, Fetched::Gone)], ACME, NOW + 1, silent),
-            (vec![(NOW, a()), (NOW + 1, Fetched::Gone), (NOW + 2, a())], ACME, NOW + 2, silent),
+            (vec![(NOW, a()), (NOW + 1, FetchOutcome::Gone)], ACME, NOW + 1, silent),
+            (vec![(NOW, a()), (NOW + 1, FetchOutcome::Gone), (NOW + 2, a())], ACME, NOW + 2, silent),
             (vec![(NOW, a()), (NOW + 1, b()), (NOW + 2, ab())], ACME, NOW + 2, silent),
             // A failure keeps the last file for a day.
             (vec![(NOW, a()), (NOW + 1, failed())], ACME, NOW + DAY, named),
@@ -334,8 +334,8 @@ mod tests {
         let digest = B256::repeat_byte(5);
         let (withdrawn, not_ours) = ([digest].into(), [U256::from(7)].into());
         let said = DomainFile { withdrawn, not_ours, ..DomainFile::default() };
-        let failed = Fetched::Failed(String::new());
-        let book = book([(NOW, Fetched::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
+        let failed = FetchOutcome::Failed(String::new());
+        let book = book([(NOW, FetchOutcome::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
         // A file that no longer counts disowns as well.
         for now in [NOW, NOW + 2 * DAY] {
             assert_eq!(word(&book, ACME, now), DomainWord::Disowned, "{now}");
@@ -353,14 +353,14 @@ mod tests {
             not_ours: agents.iter().copied().map(U256::from).collect(),
             ..DomainFile::default()
         };
-        let first = || (NOW, Fetched::File(said(&[5], &[7]), vec![entry(ACME)]));
+        let first = || (NOW, FetchOutcome::File(said(&[5], &[7]), vec![entry(ACME)]));
         for (next, disowned, withdrawn) in [
-            (Fetched::Gone, true, [true, false]),
-            (Fetched::File(said(&[], &[]), vec![]), true, [true, false]),
-            (Fetched::File(said(&[6], &[]), vec![]), true, [true, true]),
-            (Fetched::File(said(&[6], &[]), vec![entry(OTHER)]), true, [true, true]),
+            (FetchOutcome::Gone, true, [true, false]),
+            (FetchOutcome::File(said(&[], &[]), vec![]), true, [true, false]),
+            (FetchOutcome::File(said(&[6], &[]), vec![]), true, [true, true]),
+            (FetchOutcome::File(said(&[6], &[]), vec![entry(OTHER)]), true, [true, true]),
             // Bound again, it is the domain's to say.
-            (Fetched::File(said(&[6], &[8]), vec![entry(ACME)]), false, [false, true]),
+            (FetchOutcome::File(said(&[6], &[8]), vec![entry(ACME)]), false, [false, true]),
         ] {
             let book = book([first(), (NOW + 1, next.clone())]);
             assert_eq!(word(&book, ACME, NOW + 2) == DomainWord::Disowned, disowned, "{next:?}");
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!((serves(&book, "acme.example"), serves(&book, "acme.test")), (silent, named));
         // An agent that one domain disowns is disowned under the policies of both.
         let said = DomainFile { not_ours: [U256::from(7)].into(), ..DomainFile::default() };
-        book.update(&name("acme.test"), Fetched::File(said, vec![entry(ACME)]), DAY, at(NOW));
+        book.update(&name("acme.test"), FetchOutcome::File(said, vec![entry(ACME)]), DAY, at(NOW));
         assert_eq!(serves(&book, "acme.example"), DomainWord::Disowned);
     }
 
@@ -398,7 +398,7 @@ mod tests {
         };
         let of = |acceptances| {
             let said = DomainFile { acceptances, ..DomainFile::default() };
-            book([(NOW, Fetched::File(said, vec![entry(ACME)]))])
+            book([(NOW, FetchOutcome::File(said, vec![entry(ACME)]))])
         };
         let listed = |book: &DomainBook, wallet, now| {
             let (_, listed) =

@@ -72,7 +72,7 @@ pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, Sig
 pub use decision::{AcceptanceStep, AccountStep, AttestedStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
-pub use domain_book::{DomainBook, DomainState, Fetched};
+pub use domain_book::{DomainBook, DomainState, FetchOutcome};
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};
 pub use policy::{AgentDenial, AgentPolicy, LiabilityRule, PolicyRule, Wallets};
 pub use read_limits::{API_TIMEOUT_MS, Allowance, ReadRate, limits, reserve};
@@ -80,7 +80,7 @@ pub use record::{Admission, AdmissionRecord, Grounds, ProvedAcceptance, RecordEr
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request, origin_form};
 pub use request_fault::{RequestFault, RequestRules, is_ambiguous};
-pub use settings::{DiscoveryTable, PolicyTable, RoutePolicy, SettingError, Shared, policies};
+pub use settings::{DiscoveryTable, PolicyTable, RoutePolicy, SettingError, SharedPolicySettings, policies};
 pub use signing::{SigningTerms, Unsigned};
 pub use verdict::{DomainWord, Verdict, VerdictAgent};
 pub use verifier::Attempts;

@@ -262,7 +262,7 @@ impl AdmissionRecord {
         if claims.jti != Some(grounds.id()) {
             return Err(RecordError::OtherAdmission);
         }
-        let asked = Asked::read(&record.base).ok_or(RecordError::Base)?;
+        let asked = ParsedSignatureBase::read(&record.base).ok_or(RecordError::Base)?;
         match record.account {
             VerifiedBy::Key
                 if recover(message_hash(&record.base), &signature) == Ok(asked.account.address) => {}
@@ -361,7 +361,11 @@ impl AdmissionRecord {
         Ok(Some(ProvedAcceptance { digest: acceptance.digest_of(scope_hash), acceptance, verified_by }))
     }
 
-    fn check_times_and_names(&self, asked: &Asked, claims: &VerdictClaims) -> Result<(), RecordError> {
+    fn check_times_and_names(
+        &self,
+        asked: &ParsedSignatureBase,
+        claims: &VerdictClaims,
+    ) -> Result<(), RecordError> {
         let contradiction = |rule| Err(RecordError::Contradiction(rule));
         if claims.sub != asked.account.caip() {
             return contradiction("the verdict is about another account than the one that signed");
@@ -428,7 +432,7 @@ fn proved(
 }
 
 /// The request as its signature base describes it.
-struct Asked {
+struct ParsedSignatureBase {
     account: Account,
     created: i64,
     expires: i64,
@@ -438,7 +442,7 @@ struct Asked {
     target: String,
 }
 
-impl Asked {
+impl ParsedSignatureBase {
     fn read(base: &str) -> Option<Self> {
         let (components, parameters) = base.rsplit_once("\n\"@signature-params\": ")?;
         let value = |name: &str| {

@@ -176,7 +176,7 @@ impl DiscoveryTable {
 
 /// Settings that all policies of a file share.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared<'a> {
+pub struct SharedPolicySettings<'a> {
     /// The origin of policies that name none.
     pub origin: &'a Origin,
     /// The dialects.
@@ -191,7 +191,7 @@ pub struct Shared<'a> {
     pub domain: Option<fn(&str) -> Option<DomainName>>,
 }
 
-impl Shared<'_> {
+impl SharedPolicySettings<'_> {
     fn domains(&self, names: &[String]) -> Result<Vec<DomainName>, SettingError> {
         let error = |rule| SettingError::new("liable.domains", rule);
         let read = match self.domain {
@@ -227,7 +227,7 @@ impl SettingError {
 /// [`SettingError`]: the setting that breaks its rule.
 pub fn policies(
     tables: BTreeMap<String, PolicyTable>,
-    shared: &Shared<'_>,
+    shared: &SharedPolicySettings<'_>,
 ) -> Result<BTreeMap<String, RoutePolicy>, SettingError> {
     ensure(!shared.dialects.is_empty(), "dialects", "must name tagged, untagged or both")?;
     ensure(!tables.is_empty(), "policy", "at least one is needed, such as [policy.api]")?;
@@ -267,7 +267,11 @@ fn is_name(name: &str) -> bool {
 }
 
 impl PolicyTable {
-    fn validated(mut self, name: &str, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
+    fn validated(
+        mut self,
+        name: &str,
+        shared: &SharedPolicySettings<'_>,
+    ) -> Result<RoutePolicy, SettingError> {
         let origin = match &self.origin {
             Some(text) => Origin::parse(text)
                 .ok_or_else(|| SettingError::new("origin", "must be a scheme and a host"))?,

@@ -38,14 +38,14 @@ impl Fetcher {
             Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }));
         Self::with(
             settings,
-            Addresses { set: settings.resolve.clone(), look_up, may_connect: is_public },
+            DomainResolver { set: settings.resolve.clone(), look_up, may_connect: is_public },
             TIMEOUT,
         )
     }
 
     pub(super) fn with(
         settings: &DomainSettings,
-        addresses: Addresses,
+        addresses: DomainResolver,
         timeout: Duration,
     ) -> anyhow::Result<Self> {
         let client = Client::builder()
@@ -94,14 +94,14 @@ impl Fetcher {
 }
 
 /// A resolver of names: one look-up for each fetch, refused unless all addresses are allowed.
-pub(super) struct Addresses {
+pub(super) struct DomainResolver {
     /// Addresses of the configuration, in place of a look-up.
     pub(super) set: BTreeMap<DomainName, SocketAddr>,
     pub(super) look_up: LookUp,
     pub(super) may_connect: fn(IpAddr) -> bool,
 }
 
-impl Resolve for Addresses {
+impl Resolve for DomainResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let set = DomainName::parse(name.as_str()).and_then(|name| self.set.get(&name).copied());
         let (look_up, may_connect) = ((self.look_up)(name.as_str().to_owned()), self.may_connect);

@@ -20,7 +20,7 @@ use host_kit::native::lock;
 use registry_core::{
     chain::SignerQuery,
     eth::timestamp::Timestamp,
-    gate::{AgentPolicy, DomainBook, DomainState, Fetched, Verdict},
+    gate::{AgentPolicy, DomainBook, DomainState, FetchOutcome, Verdict},
     liability::{Acceptance, DomainFile, DomainName, LiableWallet},
 };
 use tokio::sync::watch;
@@ -67,7 +67,7 @@ impl Domains {
     }
 
     /// Fetches the files of all domains at once. Returns the result of each fetch.
-    pub async fn refresh(&self, now: Timestamp) -> Vec<(DomainName, Fetched)> {
+    pub async fn refresh(&self, now: Timestamp) -> Vec<(DomainName, FetchOutcome)> {
         let names: Vec<DomainName> = self.book().names().cloned().collect();
         let fetched = join_all(names.iter().map(|name| self.fetch(name, now))).await;
         let fetched: Vec<_> = names.into_iter().zip(fetched).collect();
@@ -105,21 +105,21 @@ impl Domains {
         self.book().state(domain, now)
     }
 
-    fn update(&self, name: &DomainName, fetched: Fetched, now: Timestamp) {
+    fn update(&self, name: &DomainName, fetched: FetchOutcome, now: Timestamp) {
         let read = |at: u64| {
             let gauge = self.metrics.domain_read.with_label_values(&[name.as_str()]);
             gauge.set(i64::try_from(at).unwrap_or(i64::MAX));
         };
         let result = match &fetched {
-            Fetched::File(..) => {
+            FetchOutcome::File(..) => {
                 read(now.seconds());
                 "ok"
             }
-            Fetched::Gone => {
+            FetchOutcome::Gone => {
                 read(0);
                 "gone"
             }
-            Fetched::Failed(error) => {
+            FetchOutcome::Failed(error) => {
                 tracing::warn!(domain = name.as_str(), error, "the domain's file could not be read");
                 "failed"
             }
@@ -148,16 +148,16 @@ impl Domains {
     }
 
     /// Fetches a domain's file, with the wallets that have signed for the domain.
-    async fn fetch(&self, name: &DomainName, now: Timestamp) -> Fetched {
+    async fn fetch(&self, name: &DomainName, now: Timestamp) -> FetchOutcome {
         let file = match self.fetcher.fetch(name).await {
             Ok(Some(text)) => DomainFile::read(&text).map_err(|error| error.to_string()),
-            Ok(None) => return Fetched::Gone,
+            Ok(None) => return FetchOutcome::Gone,
             Err(error) => Err(error),
         };
         let bound = async |file| Ok((self.bound(&file, name, now).await?, file));
         match async { bound(file?).await }.await {
-            Ok((bound, file)) => Fetched::File(file, bound),
-            Err(error) => Fetched::Failed(error),
+            Ok((bound, file)) => FetchOutcome::File(file, bound),
+            Err(error) => FetchOutcome::Failed(error),
         }
     }
 

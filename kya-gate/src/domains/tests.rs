@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::fetch::{Addresses, Fetcher, LookUp};
+use super::fetch::{DomainResolver, Fetcher, LookUp};
 use crate::settings::DomainSettings;
 
 /// The longest time for a fetch that ends by itself.
@@ -95,7 +95,7 @@ impl Authority {
             ca_file: Some(self.1.path().to_owned()),
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let addresses = Addresses { set: settings.resolve.clone(), look_up, may_connect };
+        let addresses = DomainResolver { set: settings.resolve.clone(), look_up, may_connect };
         Fetcher::with(&settings, addresses, limit).unwrap()
     }
 }

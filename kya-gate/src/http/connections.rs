@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     App,
-    heads::{Heads, Unparsed, Watched},
+    heads::{Heads, UnparsedHandler, WatchedStream},
 };
 use crate::gate::DEADLINE;
 
@@ -40,7 +40,7 @@ const HEAD_LINES: usize = 1_000;
 
 /// Serves until `stop` turns true, then lets answers in progress finish.
 pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    let (graceful, places) = (GracefulShutdown::new(), Arc::new(Places::new(CONNECTIONS)));
+    let (graceful, places) = (GracefulShutdown::new(), Arc::new(ConnectionSlots::new(CONNECTIONS)));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -59,9 +59,10 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         let place = Arc::new(places.enter(is_proxy).await);
         let (heads, evicted) = (Arc::<Heads>::default(), Arc::clone(&place.evicted));
         let unparsed = Arc::clone(&app);
-        let unparsed = is_proxy
-            .then(|| Box::new(move |line: &[u8], fault| unparsed.answer_unparsed(line, fault)) as Unparsed);
-        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&heads), unparsed));
+        let unparsed = is_proxy.then(|| {
+            Box::new(move |line: &[u8], fault| unparsed.answer_unparsed(line, fault)) as UnparsedHandler
+        });
+        let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(&heads), unparsed));
         let service = service_fn(move |request: Request<Incoming>| {
             let (app, place, heads) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&heads));
             async move {
@@ -97,14 +98,14 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
 
 /// The slots for connections.
 #[derive(Debug)]
-struct Places {
+struct ConnectionSlots {
     most: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenSlots {
     count: usize,
     /// Number of the next connection that waits.
     next: u64,
@@ -113,7 +114,7 @@ struct Taken {
     waiting: BTreeMap<(bool, u64), Arc<Notify>>,
 }
 
-impl Taken {
+impl TakenSlots {
     /// Evicts the first waiting connection, if any.
     fn evict(&mut self) {
         if let Some((_, evicted)) = self.waiting.pop_first() {
@@ -125,15 +126,15 @@ impl Taken {
 
 /// The slot of a connection, which is free again once it is dropped.
 #[derive(Debug)]
-struct Place {
-    places: Arc<Places>,
+struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
     is_proxy: bool,
     evicted: Arc<Notify>,
-    state: Mutex<PlaceState>,
+    state: Mutex<SlotState>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum PlaceState {
+enum SlotState {
     /// Without a request, under this number among the waiting connections.
     Waiting(u64),
     /// Busy with a request.
@@ -142,13 +143,13 @@ enum PlaceState {
     Evicted,
 }
 
-impl Places {
+impl ConnectionSlots {
     fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default(), freed: Notify::new() }
     }
 
     /// Takes a slot; where all connections have a request, waits until a slot is free.
-    async fn enter(self: &Arc<Self>, is_proxy: bool) -> Place {
+    async fn enter(self: &Arc<Self>, is_proxy: bool) -> ConnectionSlot {
         loop {
             {
                 let mut taken = lock(&self.taken);
@@ -163,21 +164,21 @@ impl Places {
             self.freed.notified().await;
         }
         let (places, evicted) = (Arc::clone(self), Arc::default());
-        let place = Place { places, is_proxy, evicted, state: Mutex::new(PlaceState::Busy) };
+        let place = ConnectionSlot { places, is_proxy, evicted, state: Mutex::new(SlotState::Busy) };
         place.waits();
         place
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Marks the connection as waiting for a request: it may be evicted.
     fn waits(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
-        if matches!(*state, PlaceState::Busy) {
+        if matches!(*state, SlotState::Busy) {
             let number = taken.next;
             taken.next += 1;
             taken.waiting.insert((self.is_proxy, number), Arc::clone(&self.evicted));
-            *state = PlaceState::Waiting(number);
+            *state = SlotState::Waiting(number);
             self.places.freed.notify_one();
         }
     }
@@ -185,17 +186,17 @@ impl Place {
     /// Marks the connection as busy with a request, unless it was evicted.
     fn is_busy(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
-        if let PlaceState::Waiting(number) = *state {
+        if let SlotState::Waiting(number) = *state {
             let is_here = taken.waiting.remove(&(self.is_proxy, number)).is_some();
-            *state = if is_here { PlaceState::Busy } else { PlaceState::Evicted };
+            *state = if is_here { SlotState::Busy } else { SlotState::Evicted };
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.is_busy();
-        if matches!(*lock(&self.state), PlaceState::Busy) {
+        if matches!(*lock(&self.state), SlotState::Busy) {
             lock(&self.places.taken).count -= 1;
             self.places.freed.notify_one();
         }
@@ -208,9 +209,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_connection_has_a_place_and_those_with_a_request_keep_theirs() {
-        let places = Arc::new(Places::new(3));
-        let is_evicted =
-            |place: &Place| futures_util::FutureExt::now_or_never(place.evicted.notified()).is_some();
+        let places = Arc::new(ConnectionSlots::new(3));
+        let is_evicted = |place: &ConnectionSlot| {
+            futures_util::FutureExt::now_or_never(place.evicted.notified()).is_some()
+        };
         let (proxy, first, second) =
             (places.enter(true).await, places.enter(false).await, places.enter(false).await);
         first.is_busy();

@@ -42,27 +42,27 @@ pub(super) struct PassedContent {
 
 impl ContentReader {
     /// Reads the whole content. Errors: the reason for which it was not read.
-    pub(super) async fn read<B>(&self, mut body: B) -> Result<PassedContent, Unread>
+    pub(super) async fn read<B>(&self, mut body: B) -> Result<PassedContent, ContentError>
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let (mut content, mut refusal) = (Gathered::default(), None);
+        let (mut content, mut refusal) = (PartialContent::default(), None);
         let whole = async {
             while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|_| Unread::Incomplete)?;
+                let frame = frame.map_err(|_| ContentError::Incomplete)?;
                 // Trailers are no content. A refused content is read to its end and dropped: a proxy that is
                 // still sending might not see the answer.
                 if let Ok(data) = frame.into_data()
                     && refusal.is_none()
                     && let Err(refused) = content.add(&data, body.size_hint().exact(), &self.memory)
                 {
-                    (content, refusal) = (Gathered::default(), Some(refused));
+                    (content, refusal) = (PartialContent::default(), Some(refused));
                 }
             }
             Ok(())
         };
         let whole = timeout(self.limit, whole).await;
-        let whole = whole.unwrap_or(Err(Unread::Incomplete));
+        let whole = whole.unwrap_or(Err(ContentError::Incomplete));
         refusal.map_or(whole, Err)?;
         Ok(PassedContent { bytes: content.bytes.into(), _memory: content.memory })
     }
@@ -70,7 +70,7 @@ impl ContentReader {
 
 /// The reason for which a content was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum ContentError {
     /// It is longer than the limit.
     TooLong,
     /// It broke off, or did not end in time.
@@ -79,29 +79,29 @@ pub(super) enum Unread {
     MemoryFull,
 }
 
-impl From<Unread> for Outcome {
-    fn from(unread: Unread) -> Self {
+impl From<ContentError> for Outcome {
+    fn from(unread: ContentError) -> Self {
         match unread {
-            Unread::TooLong => Self::Faulty(RequestFault::ContentTooLong),
-            Unread::Incomplete => Self::Faulty(RequestFault::ContentIncomplete),
-            Unread::MemoryFull => Self::Unavailable(Unavailable::ContentMemoryFull),
+            ContentError::TooLong => Self::Faulty(RequestFault::ContentTooLong),
+            ContentError::Incomplete => Self::Faulty(RequestFault::ContentIncomplete),
+            ContentError::MemoryFull => Self::Unavailable(Unavailable::ContentMemoryFull),
         }
     }
 }
 
 /// The received part of a content.
 #[derive(Debug, Default)]
-struct Gathered {
+struct PartialContent {
     bytes: Vec<u8>,
     memory: Option<OwnedSemaphorePermit>,
 }
 
-impl Gathered {
+impl PartialContent {
     /// Appends a piece. `rest` is the number of bytes that follow, where known.
-    fn add(&mut self, data: &[u8], rest: Option<u64>, memory: &Arc<Semaphore>) -> Result<(), Unread> {
+    fn add(&mut self, data: &[u8], rest: Option<u64>, memory: &Arc<Semaphore>) -> Result<(), ContentError> {
         let length = self.bytes.len() + data.len();
         if length > LONGEST {
-            return Err(Unread::TooLong);
+            return Err(ContentError::TooLong);
         }
         if length > self.bytes.capacity() {
             let rest =
@@ -109,7 +109,7 @@ impl Gathered {
             let capacity = length.saturating_add(rest).min(LONGEST);
             let taken = u32::try_from(capacity - self.bytes.capacity()).unwrap_or(u32::MAX);
             let taken = Arc::clone(memory).try_acquire_many_owned(taken);
-            let taken = taken.map_err(|_| Unread::MemoryFull)?;
+            let taken = taken.map_err(|_| ContentError::MemoryFull)?;
             match &mut self.memory {
                 Some(memory) => memory.merge(taken),
                 None => self.memory = Some(taken),
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!((&whole.bytes[..], contents.memory.available_permits()), (&b"content"[..], MEMORY - 7));
         drop(whole);
         // The memory held equals the memory taken, also without a known length.
-        let mut content = Gathered::default();
+        let mut content = PartialContent::default();
         for _ in 0..100 {
             content.add(&[7; 3_000], None, &contents.memory).unwrap();
             let taken = MEMORY - contents.memory.available_permits();
@@ -153,15 +153,15 @@ mod tests {
         drop(content);
 
         let too_long = contents.read(unfinished(9, 1 << 20)).await.unwrap_err();
-        assert_eq!(too_long, Unread::TooLong);
+        assert_eq!(too_long, ContentError::TooLong);
         let late = contents.read(unfinished(1, 1)).await.unwrap_err();
-        assert_eq!(late, Unread::Incomplete);
+        assert_eq!(late, ContentError::Incomplete);
         assert_eq!(contents.memory.available_permits(), MEMORY, "what is refused holds nothing");
 
         // Forty without an end, of all but a byte of 8 MiB: four of them take all the memory.
         let unfinished = (0..40).map(|_| contents.read(unfinished(8, (1 << 20) - 1)));
         let outcomes = futures_util::future::join_all(unfinished).await;
-        let refused = Unread::MemoryFull;
+        let refused = ContentError::MemoryFull;
         let refused =
             outcomes.iter().filter(|outcome| outcome.as_ref().is_err_and(|error| *error == refused));
         assert_eq!((refused.count(), contents.memory.available_permits()), (36, MEMORY));

@@ -39,15 +39,15 @@ const LINE_BYTES: usize = 1 << 16;
 const END: [u8; 4] = *b"\r\n\r\n";
 
 /// Answers a request of the proxy that hyper refuses, by its request line; `None` leaves hyper's answer.
-pub(super) type Unparsed = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer> + Send>;
+pub(super) type UnparsedHandler = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer> + Send>;
 
 /// The state of a connection's heads, shared by connection and service.
 #[derive(Debug, Default)]
-pub(super) struct Heads(Mutex<Received>);
+pub(super) struct Heads(Mutex<ReceiveState>);
 
 /// The received bytes, and the phase that they belong to.
 #[derive(Debug, Default)]
-struct Received {
+struct ReceiveState {
     phase: Phase,
     /// The request line that is not parsed yet, as received; empty on connections of strangers.
     line: Vec<u8>,
@@ -86,7 +86,7 @@ impl Heads {
     /// cannot be told from a next head, and the answer is the connection's last.
     pub(super) fn answered<B>(&self, left: &impl Body, answer: &mut Response<B>) {
         let mut received = lock(&self.0);
-        let Received { phase, tail, .. } = &mut *received;
+        let ReceiveState { phase, tail, .. } = &mut *received;
         *phase = match *phase {
             _ if !left.is_end_stream() => {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -98,7 +98,7 @@ impl Heads {
     }
 }
 
-impl Received {
+impl ReceiveState {
     /// Takes the next bytes, and masks those of a request line if it `is_masked`.
     fn take(&mut self, bytes: &mut [u8], is_masked: bool) {
         if matches!(self.phase, Phase::Idle) && !bytes.is_empty() {
@@ -138,18 +138,18 @@ const fn masked(byte: u8) -> u8 {
 }
 
 /// A connection that tracks the heads it receives.
-pub(super) struct Watched<S> {
+pub(super) struct WatchedStream<S> {
     stream: S,
     heads: Arc<Heads>,
     late: Pin<Box<Sleep>>,
     /// `None` on connections of strangers: their request lines are not kept.
-    unparsed: Option<Unparsed>,
+    unparsed: Option<UnparsedHandler>,
     /// The rest of an answer in place of hyper's own.
     replaced: Option<Bytes>,
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<Unparsed>) -> Self {
+impl<S> WatchedStream<S> {
+    pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<UnparsedHandler>) -> Self {
         let late = Box::pin(sleep_until(Instant::now()));
         Self { stream, heads, late, unparsed, replaced: None }
     }
@@ -202,7 +202,7 @@ fn text(answer: &GateAnswer) -> String {
     text
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -226,7 +226,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.replaced.is_none() && this.unparsed.is_some() {
@@ -265,7 +265,7 @@ mod tests {
     async fn a_head_has_a_time_from_its_first_byte_on() {
         let (mut client, server) = duplex(64);
         let mut byte = [0; 1];
-        let mut stream = Watched::new(server, Arc::default(), None);
+        let mut stream = WatchedStream::new(server, Arc::default(), None);
         let idle = tokio::time::timeout(RECEIVE_TIMEOUT * 2, stream.read_exact(&mut byte)).await;
         assert!(idle.is_err(), "an idle connection is not late");
         client.write_all(b"GE").await.unwrap();
@@ -292,7 +292,7 @@ mod tests {
             let answer = Outcome::Faulty(fault).answer_unread(&Links::default());
             line.starts_with(b"GET /gate/api").then_some(answer)
         };
-        let stream = Watched::new(server, Arc::clone(&heads), Some(Box::new(unparsed)));
+        let stream = WatchedStream::new(server, Arc::clone(&heads), Some(Box::new(unparsed)));
         let service = service_fn(move |request: Request<Incoming>| {
             let heads = Arc::clone(&heads);
             async move {

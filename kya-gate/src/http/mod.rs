@@ -42,7 +42,7 @@ pub use connections::serve;
 pub use content::ContentReader;
 use content::PassedContent;
 pub use host_kit::native::now;
-use original::{Misconfigured, Original};
+use original::{OriginalRequest, ProxyFault};
 pub use readiness::Readiness;
 
 /// The longest time for a head, from its first byte, and for a content.
@@ -72,7 +72,7 @@ pub struct App {
 type HttpResponse = Response<Full<Bytes>>;
 
 /// The parts of the target with which a proxy asks for a decision.
-struct Asked<'a> {
+struct DecisionPath<'a> {
     purpose: Purpose,
     /// The policy's name.
     policy: &'a str,
@@ -80,7 +80,7 @@ struct Asked<'a> {
     rest: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> DecisionPath<'a> {
     /// Parses a target; `None` where it asks for no decision.
     fn of(target: &'a str) -> Option<Self> {
         let (purpose, asked) = match target.strip_prefix("/gate/") {
@@ -102,7 +102,7 @@ impl App {
     ) -> HttpResponse {
         let parsed = || request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let target = target.unwrap_or_else(parsed);
-        if let Some(asked) = Asked::of(&target) {
+        if let Some(asked) = DecisionPath::of(&target) {
             return self.decide(peer, asked, request).await;
         }
         match target.as_str() {
@@ -130,17 +130,17 @@ impl App {
     async fn decide(
         &self,
         peer: SocketAddr,
-        asked: Asked<'_>,
+        asked: DecisionPath<'_>,
         request: Request<impl Body<Data = Bytes> + Unpin>,
     ) -> HttpResponse {
-        let Asked { purpose, policy, rest } = asked;
+        let DecisionPath { purpose, policy, rest } = asked;
         let policy = self.policies.get(policy);
         // Before anything of the request is read.
         if !self.is_proxy(peer.ip()) {
-            return self.misconfigured(policy, Misconfigured::Stranger, peer);
+            return self.misconfigured(policy, ProxyFault::Stranger, peer);
         }
         let Some(policy) = policy else {
-            return self.misconfigured(None, Misconfigured::Policy, peer);
+            return self.misconfigured(None, ProxyFault::Policy, peer);
         };
         let (parts, body) = request.into_parts();
         let content = match self.proxy.content {
@@ -152,11 +152,11 @@ impl App {
             Err(unread) => (None, Some(unread)),
         };
         let bytes = content.as_ref().map(|PassedContent { bytes, .. }| &**bytes);
-        let original = match Original::read(&self.proxy, (parts.method.as_str(), rest), &parts.headers, bytes)
-        {
-            Ok(original) => original,
-            Err(error) => return self.misconfigured(Some(policy), error, peer),
-        };
+        let original =
+            match OriginalRequest::read(&self.proxy, (parts.method.as_str(), rest), &parts.headers, bytes) {
+                Ok(original) => original,
+                Err(error) => return self.misconfigured(Some(policy), error, peer),
+            };
         let request = original.as_request(&policy.origin);
         let mut response = to_http(match unread.map(Outcome::from) {
             // A signature says nothing about content that was not compared with its digest.
@@ -178,7 +178,7 @@ impl App {
     /// no policy.
     fn answer_unparsed(&self, line: &[u8], fault: RequestFault) -> Option<GateAnswer> {
         let target = String::from_utf8_lossy(heads::target(line)?);
-        let Asked { purpose, policy, .. } = Asked::of(&target)?;
+        let DecisionPath { purpose, policy, .. } = DecisionPath::of(&target)?;
         let policy = self.policies.get(policy)?;
         let outcome = Outcome::Faulty(fault);
         if purpose == Purpose::Explanation {
@@ -205,11 +205,11 @@ impl App {
     fn misconfigured(
         &self,
         policy: Option<&RoutePolicy>,
-        error: Misconfigured,
+        error: ProxyFault,
         peer: SocketAddr,
     ) -> HttpResponse {
         // A warning for each request: the configuration is wrong, or the port is open to others.
-        let peer = (error == Misconfigured::Stranger).then(|| peer.to_string());
+        let peer = (error == ProxyFault::Stranger).then(|| peer.to_string());
         let name = policy.map(|policy| policy.name.as_str());
         tracing::warn!(policy = name, peer, %error, "not decided");
         let outcome = Outcome::Unavailable(Unavailable::GateMisconfigured);

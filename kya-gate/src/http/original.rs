@@ -9,7 +9,7 @@ use crate::settings::{ContentSource, ProxySettings, TargetSource};
 
 /// A way in which the proxy does not ask as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Misconfigured {
+pub(super) enum ProxyFault {
     /// The request came from an address outside `proxy.networks`.
     #[error("asked from an address that is not the proxy's")]
     Stranger,
@@ -26,29 +26,29 @@ pub(super) enum Misconfigured {
 
 /// The parts of a request that a proxy asks about; [`as_request`](Self::as_request) joins them.
 #[derive(Debug)]
-pub(super) struct Original<'a> {
+pub(super) struct OriginalRequest<'a> {
     method: Cow<'a, str>,
     target: Cow<'a, str>,
     fields: Vec<(&'a str, &'a [u8])>,
     content: Content<'a>,
 }
 
-impl<'a> Original<'a> {
+impl<'a> OriginalRequest<'a> {
     /// Reads the parts. `rest` is the target behind the policy's name, and `body` the content, where the
     /// proxy passed it on and it was read.
     ///
     /// Bytes of the client are never an error here: those that are not UTF-8 become a character that no
-    /// target and no method has. Errors: [`Misconfigured`].
+    /// target and no method has. Errors: [`ProxyFault`].
     pub(super) fn read(
         proxy: &ProxySettings,
         (method, rest): (&'a str, &'a str),
         headers: &'a HeaderMap,
         body: Option<&'a [u8]>,
-    ) -> Result<Self, Misconfigured> {
+    ) -> Result<Self, ProxyFault> {
         let target = match &proxy.target {
             TargetSource::Path if rest.is_empty() => "/".into(),
             TargetSource::Path => origin_form(rest),
-            TargetSource::Header(name) => match single(headers, name).ok_or(Misconfigured::Target)? {
+            TargetSource::Header(name) => match single(headers, name).ok_or(ProxyFault::Target)? {
                 Cow::Borrowed(target) => origin_form(target),
                 // A target that is not UTF-8 is malformed in any form.
                 target => target,
@@ -56,7 +56,7 @@ impl<'a> Original<'a> {
         };
         let method = match &proxy.method_header {
             None => method.into(),
-            Some(name) => single(headers, name).ok_or(Misconfigured::Method)?,
+            Some(name) => single(headers, name).ok_or(ProxyFault::Method)?,
         };
         let content = match &proxy.content {
             ContentSource::Passed => body.map_or(Content::Withheld { is_empty: false }, Content::Whole),
@@ -135,8 +135,8 @@ mod tests {
         proxy: &ProxySettings,
         rest: &'a str,
         headers: &'a HeaderMap,
-    ) -> Result<Original<'a>, Misconfigured> {
-        Original::read(proxy, ("POST", rest), headers, Some(b""))
+    ) -> Result<OriginalRequest<'a>, ProxyFault> {
+        OriginalRequest::read(proxy, ("POST", rest), headers, Some(b""))
     }
 
     #[test]
@@ -162,10 +162,10 @@ mod tests {
     fn a_proxy_that_does_not_say_what_it_was_asked_admits_nothing() {
         let nginx = proxy("x-uri", ContentSource::Withheld(None));
         for (pairs, error) in [
-            (vec![("x-method", "GET")], Misconfigured::Target),
-            (vec![("x-uri", "/"), ("x-uri", "/"), ("x-method", "GET")], Misconfigured::Target),
-            (vec![("x-uri", "/")], Misconfigured::Method),
-            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-method", "GET")], Misconfigured::Method),
+            (vec![("x-method", "GET")], ProxyFault::Target),
+            (vec![("x-uri", "/"), ("x-uri", "/"), ("x-method", "GET")], ProxyFault::Target),
+            (vec![("x-uri", "/")], ProxyFault::Method),
+            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-method", "GET")], ProxyFault::Method),
         ] {
             assert_eq!(read(&nginx, "/", &headers(&pairs)).unwrap_err(), error, "{pairs:?}");
         }

@@ -22,14 +22,14 @@ const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
 const CHANGES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct AccountCache {
     cached: Duration,
-    entries: Mutex<Entries>,
+    entries: Mutex<AccountCacheState>,
 }
 
 #[derive(Debug)]
-struct Entries {
-    wallets: LruCache<Address, Entry>,
+struct AccountCacheState {
+    wallets: LruCache<Address, AccountCacheEntry>,
     /// The last change of each wallet, for answers of an earlier block.
     changes: LruCache<Address, Change>,
     /// Counts the changes: a verdict is not cached if there was one during its read.
@@ -39,7 +39,7 @@ struct Entries {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Entry {
+struct AccountCacheEntry {
     verdict: Option<(Arc<Verdict>, Instant)>,
     no_code_since: Option<Instant>,
     /// Code was found by the last read, and is asked first.
@@ -56,7 +56,7 @@ pub(super) struct Change {
 
 /// The cached facts about a wallet that hold now.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cached {
+pub(super) struct CachedAccount {
     pub(super) verdict: Option<Arc<Verdict>>,
     /// Time for which the verdict may be passed on: while changes are followed, it is known to hold now.
     pub(super) fresh_for: Duration,
@@ -67,15 +67,15 @@ pub(super) struct Cached {
 
 /// The beginning of a read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct ReadStart {
     at: Instant,
     generation: u64,
 }
 
-impl Cache {
+impl AccountCache {
     pub(super) fn new(cached: Duration) -> Self {
         let (wallets, changes) = (LruCache::new(WALLETS), LruCache::new(CHANGES));
-        let entries = Entries { wallets, changes, generation: 0, is_followed: false };
+        let entries = AccountCacheState { wallets, changes, generation: 0, is_followed: false };
         Self { cached, entries: Mutex::new(entries) }
     }
 
@@ -84,18 +84,18 @@ impl Cache {
         self.cached
     }
 
-    pub(super) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
+    pub(super) fn get(&self, wallet: Address, now: Timestamp) -> CachedAccount {
         let mut entries = lock(&self.entries);
         let is_followed = entries.is_followed;
         let verdicts_hold = if is_followed { super::FOLLOWED } else { self.cached };
-        let Some(entry) = entries.wallets.get(&wallet) else { return Cached::default() };
+        let Some(entry) = entries.wallets.get(&wallet) else { return CachedAccount::default() };
         let verdict = entry
             .verdict
             .as_ref()
             .map(|(verdict, since)| (verdict, since.elapsed()))
             .filter(|(verdict, age)| *age < verdicts_hold && verdict.holds_at(now, *age));
         let age = verdict.filter(|_| !is_followed).map(|(_, age)| age);
-        Cached {
+        CachedAccount {
             fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_no_code: entry.no_code_since.is_some_and(|since| since.elapsed() < self.cached),
@@ -103,8 +103,8 @@ impl Cache {
         }
     }
 
-    pub(super) fn begin(&self) -> Reading {
-        Reading { at: Instant::now(), generation: lock(&self.entries).generation }
+    pub(super) fn begin(&self) -> ReadStart {
+        ReadStart { at: Instant::now(), generation: lock(&self.entries).generation }
     }
 
     /// Applies a later change, if there was one, to a verdict that was read.
@@ -122,14 +122,14 @@ impl Cache {
         wallet: Address,
         verdict: Option<&Arc<Verdict>>,
         state: Option<AccountState>,
-        reading: &Reading,
+        reading: &ReadStart,
     ) {
         let mut entries = lock(&self.entries);
         let is_current = entries.generation == reading.generation;
         // A verdict from before a change for the better is not cached: the next request reads a newer one.
         let change = entries.changes.peek(&wallet).map_or(0, |change| change.block);
         let is_current = is_current && verdict.is_some_and(|verdict| verdict.as_of.block_number >= change);
-        let entry = entries.wallets.get_or_insert_mut(wallet, Entry::default);
+        let entry = entries.wallets.get_or_insert_mut(wallet, AccountCacheEntry::default);
         if let Some(verdict) = verdict.filter(|_| is_current) {
             // A verdict that came from this cache keeps its age.
             if !entry.verdict.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, verdict)) {
@@ -195,14 +195,14 @@ mod tests {
         })
     }
 
-    fn filled() -> Cache {
-        let cache = Cache::new(CACHED);
+    fn filled() -> AccountCache {
+        let cache = AccountCache::new(CACHED);
         cache.put(WALLET, Some(&verdict(1)), Some(AccountState::NoCode), &cache.begin());
         cache
     }
 
     /// Returns whether verdict and absence of code are cached.
-    fn known(cache: &Cache, now: u64) -> (bool, bool) {
+    fn known(cache: &AccountCache, now: u64) -> (bool, bool) {
         let cached = cache.get(WALLET, Timestamp::from_seconds(now));
         (cached.verdict.is_some(), cached.has_no_code)
     }
@@ -249,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_verdict_read_across_a_change_is_not_cached_and_an_older_one_is_corrected() {
-        let cache = Cache::new(CACHED);
+        let cache = AccountCache::new(CACHED);
         let reading = cache.begin();
         cache.changed(WALLET, SUSPENDED);
         cache.put(WALLET, Some(&verdict(4)), Some(AccountState::NoCode), &reading);
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_verdict_from_before_a_change_for_the_better_is_not_cached() {
-        let cache = Cache::new(CACHED);
+        let cache = AccountCache::new(CACHED);
         cache.follows(true);
         cache.changed(WALLET, Change { decision: Decision::Provision, reason: None, block: 6 });
         for (block, is_cached) in [(5, false), (6, true)] {

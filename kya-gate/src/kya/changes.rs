@@ -21,7 +21,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use tokio::{sync::watch, time::timeout};
 
-use super::{AccountReader, Source, cache::Change};
+use super::{AccountReader, VerdictSource, cache::Change};
 
 /// The longest silence of a working stream, which names a block at least every ten seconds.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ pub async fn follow(accounts: Arc<AccountReader>, mut stop: watch::Receiver<bool
 impl AccountReader {
     /// Follows one stream to its end. Returns whether it was open.
     async fn follow_once(&self, last: &mut Option<String>) -> bool {
-        let Source::Api(api) = &self.source else { return std::future::pending().await };
+        let VerdictSource::Api(api) = &self.source else { return std::future::pending().await };
         let response = match timeout(SILENCE, api.changes(last.as_deref())).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
@@ -80,7 +80,7 @@ impl AccountReader {
         }
         tracing::info!("changes of verdicts are followed from the next block on");
         let mut without_gap = last.is_some();
-        let (mut pieces, mut events) = (response.bytes_stream(), Events::default());
+        let (mut pieces, mut events) = (response.bytes_stream(), EventParser::default());
         while let Ok(Some(Ok(piece))) = timeout(SILENCE, pieces.next()).await {
             for event in events.take(&piece) {
                 if let Some(id) = event.id {
@@ -119,12 +119,12 @@ impl AccountReader {
 #[serde(rename_all = "camelCase")]
 struct ChangeData {
     wallet: Address,
-    to: Option<Standing>,
+    to: Option<ChangedStatus>,
     block_number: u64,
 }
 
 #[derive(Deserialize)]
-struct Standing {
+struct ChangedStatus {
     status: String,
     decision: Decision,
 }
@@ -133,33 +133,35 @@ fn read_change(data: &str) -> Option<(Address, Change)> {
     let change: ChangeData = serde_json::from_str(data).ok()?;
     let (decision, reason) = match &change.to {
         None => (Decision::Deny, Some(Reason::NotRegistered)),
-        Some(Standing { decision: Decision::Deny, .. }) => (Decision::Deny, Some(Reason::NotRegistered)),
-        Some(Standing { decision: Decision::Provision, .. }) => (Decision::Provision, None),
-        Some(Standing { status, decision }) if status == "Suspended" => (*decision, Some(Reason::Suspended)),
-        Some(Standing { decision, .. }) => (*decision, Some(Reason::AttestationExpired)),
+        Some(ChangedStatus { decision: Decision::Deny, .. }) => (Decision::Deny, Some(Reason::NotRegistered)),
+        Some(ChangedStatus { decision: Decision::Provision, .. }) => (Decision::Provision, None),
+        Some(ChangedStatus { status, decision }) if status == "Suspended" => {
+            (*decision, Some(Reason::Suspended))
+        }
+        Some(ChangedStatus { decision, .. }) => (*decision, Some(Reason::AttestationExpired)),
     };
     Some((change.wallet, Change { decision, reason, block: change.block_number }))
 }
 
 /// A parser of server-sent events in a stream of bytes.
 #[derive(Debug, Default)]
-struct Events {
+struct EventParser {
     /// The line that has not ended.
     line: Vec<u8>,
-    event: Event,
+    event: ServerSentEvent,
 }
 
 /// An event, or an id alone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Event {
+struct ServerSentEvent {
     kind: String,
     data: String,
     id: Option<String>,
 }
 
-impl Events {
+impl EventParser {
     /// Parses a piece of the stream. Returns the events that end in it.
-    fn take(&mut self, piece: &[u8]) -> Vec<Event> {
+    fn take(&mut self, piece: &[u8]) -> Vec<ServerSentEvent> {
         let mut ended = Vec::new();
         for byte in piece {
             if *byte != b'\n' {
@@ -172,10 +174,10 @@ impl Events {
         ended
     }
 
-    fn line(&mut self, line: &str) -> Option<Event> {
+    fn line(&mut self, line: &str) -> Option<ServerSentEvent> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
-            return (event != Event::default()).then_some(event);
+            return (event != ServerSentEvent::default()).then_some(event);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -203,7 +205,7 @@ mod tests {
     fn events_are_read_however_the_stream_is_cut() {
         let stream =
             b": block 7\nid: 1-0\n\nevent: change\nid: 1-1\ndata: {}\n\nevent: failure\r\ndata: x\r\n\r\n";
-        let event = |kind: &str, data: &str, id: Option<&str>| Event {
+        let event = |kind: &str, data: &str, id: Option<&str>| ServerSentEvent {
             kind: kind.to_owned(),
             data: data.to_owned(),
             id: id.map(str::to_owned),
@@ -211,8 +213,9 @@ mod tests {
         let expected =
             [event("", "", Some("1-0")), event("change", "{}", Some("1-1")), event("failure", "x", None)];
         for cut in 1..stream.len() {
-            let mut events = Events::default();
-            let read: Vec<Event> = stream.chunks(cut).flat_map(|piece| events.take(piece)).collect();
+            let mut events = EventParser::default();
+            let read: Vec<ServerSentEvent> =
+                stream.chunks(cut).flat_map(|piece| events.take(piece)).collect();
             assert_eq!(read, expected, "cut every {cut} bytes");
         }
     }

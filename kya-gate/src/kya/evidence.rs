@@ -18,17 +18,17 @@ use registry_core::{
 };
 use serde_json::value::RawValue;
 
-use super::{AccountReader, Source, flight::SingleFlight};
+use super::{AccountReader, VerdictSource, flight::SingleFlight};
 
 /// The most proofs that are kept. Each takes some 50 KB.
 const PROOFS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-type Known = LruCache<(Address, u64), Arc<RawValue>>;
+type KnownProofs = LruCache<(Address, u64), Arc<RawValue>>;
 
 /// Proofs by wallet and block.
 #[derive(Debug)]
 pub(super) struct Proofs {
-    known: Mutex<Known>,
+    known: Mutex<KnownProofs>,
     /// Reads under way; `None` in place of a block is the newest one.
     flights: SingleFlight<(Address, Option<u64>), Option<Arc<RawValue>>>,
 }
@@ -80,7 +80,9 @@ impl AccountReader {
         block: Option<u64>,
         now: Timestamp,
     ) -> Result<(Arc<RawValue>, Verdict), String> {
-        let Source::Registry(registry) = self.source else { return Err("there is no registry".to_owned()) };
+        let VerdictSource::Registry(registry) = self.source else {
+            return Err("there is no registry".to_owned());
+        };
         let _read = self.budget.take(true).ok_or("no read is left")?;
         let document = self.rpc.ask(WithEvidence::at(registry, wallet, None, block, now), now).await?;
         let verified = evidence::verify(&document.body, &Expected::default());

@@ -24,19 +24,19 @@ impl<K: Copy + Eq + Hash, V: Clone> SingleFlight<K, V> {
     /// cancelled, the next one runs its own `get`.
     pub(super) async fn run(&self, key: K, get: impl Future<Output = V>) -> V {
         let cell = Arc::clone(lock(&self.0).entry(key).or_default());
-        let place = Place { flight: self, key, cell };
+        let place = FlightGuard { flight: self, key, cell };
         place.cell.get_or_init(|| get).await.clone()
     }
 }
 
 /// A caller's share of a flight, which ends with the value or with its last caller.
-struct Place<'a, K: Copy + Eq + Hash, V: Clone> {
+struct FlightGuard<'a, K: Copy + Eq + Hash, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: K,
     cell: Arc<OnceCell<V>>,
 }
 
-impl<K: Copy + Eq + Hash, V: Clone> Drop for Place<'_, K, V> {
+impl<K: Copy + Eq + Hash, V: Clone> Drop for FlightGuard<'_, K, V> {
     fn drop(&mut self) {
         let mut flights = lock(&self.flight.0);
         // Two references: the map's and this caller's.

@@ -47,7 +47,7 @@ use crate::{
 };
 pub use api::Api;
 use budget::ReadBudget;
-use cache::{Cache, Cached};
+use cache::{AccountCache, CachedAccount};
 pub use changes::follow;
 use evidence::Proofs;
 use flight::SingleFlight;
@@ -64,10 +64,10 @@ pub struct AccountReader {
     /// The chain and the registry of the verdicts (CAIP-10).
     registry: String,
     rpc: Rpc,
-    source: Source,
-    cache: Cache,
+    source: VerdictSource,
+    cache: AccountCache,
     budget: ReadBudget,
-    accounts: SingleFlight<Question, KnownAccount>,
+    accounts: SingleFlight<AccountQuestion, KnownAccount>,
     verdicts: SingleFlight<Address, Option<Arc<Verdict>>>,
     proofs: Proofs,
     /// The last attestations by the liable wallets of agents, with the times of the reads.
@@ -76,14 +76,14 @@ pub struct AccountReader {
 }
 
 #[derive(Debug)]
-enum Source {
+enum VerdictSource {
     Registry(Address),
     Api(Box<Api>),
 }
 
 /// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Question {
+enum AccountQuestion {
     /// The absence of code, which suffices for a signature of its key.
     Code(Address),
     /// That, and the code's answer on a signature: the account, and a hash of message and signature.
@@ -114,16 +114,16 @@ impl AccountReader {
             .build()?;
         let rpc = Rpc::new(client.clone(), settings.chain.clone(), metrics.clone());
         let source = match &settings.kya.source {
-            KyaSource::Registry => Source::Registry(settings.kya.registry),
+            KyaSource::Registry => VerdictSource::Registry(settings.kya.registry),
             KyaSource::Api { url, .. } => {
-                Source::Api(Box::new(Api::new(client, url.clone(), settings, metrics.clone())))
+                VerdictSource::Api(Box::new(Api::new(client, url.clone(), settings, metrics.clone())))
             }
         };
         Ok(Self {
             registry: settings.registry(),
             rpc,
             source,
-            cache: Cache::new(settings.kya.cached),
+            cache: AccountCache::new(settings.kya.cached),
             budget: ReadBudget::new(settings.chain.reads, metrics.clone()),
             accounts: SingleFlight::default(),
             verdicts: SingleFlight::default(),
@@ -149,10 +149,13 @@ impl AccountReader {
         }
         let about_signature = || {
             let text = [attempt.hash.as_slice(), &attempt.signature].concat();
-            Question::Signature(wallet, keccak256(text))
+            AccountQuestion::Signature(wallet, keccak256(text))
         };
-        let mut question =
-            if attempt.is_of_key() && !cached.has_code { Question::Code(wallet) } else { about_signature() };
+        let mut question = if attempt.is_of_key() && !cached.has_code {
+            AccountQuestion::Code(wallet)
+        } else {
+            about_signature()
+        };
         loop {
             if !allowance.take() {
                 return KnownAccount::default();
@@ -161,13 +164,13 @@ impl AccountReader {
             let read = self.accounts.run(question, self.read(attempt, question, now)).await;
             match (read.state, question) {
                 // The key signed, but where there is code, the code decides.
-                (Some(AccountState::Code { .. }), Question::Code(_)) => question = about_signature(),
+                (Some(AccountState::Code { .. }), AccountQuestion::Code(_)) => question = about_signature(),
                 _ => return read,
             }
         }
     }
 
-    async fn read(&self, attempt: &Attempt, question: Question, now: Timestamp) -> KnownAccount {
+    async fn read(&self, attempt: &Attempt, question: AccountQuestion, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
         let (cached, reading) = (self.cache.get(wallet, now), self.cache.begin());
         // Another read may have filled the cache meanwhile.
@@ -176,13 +179,13 @@ impl AccountReader {
         }
         let fresh_for = if cached.verdict.is_some() { cached.fresh_for } else { self.cache.cached() };
         let (state, verdict) = match &self.source {
-            Source::Registry(registry) => {
+            VerdictSource::Registry(registry) => {
                 let wanted = cached.verdict.is_none().then_some(*registry);
                 let facts = self.account(attempt, question, wanted, now).await;
                 let read = facts.as_ref().and_then(|facts| facts.kya.as_ref()).map(Verdict::from);
                 (facts.map(|facts| facts.state), cached.verdict.or(read.map(Arc::new)))
             }
-            Source::Api(api) => {
+            VerdictSource::Api(api) => {
                 let state = async {
                     match cached.has_no_code {
                         true => Some(AccountState::NoCode),
@@ -205,15 +208,15 @@ impl AccountReader {
     async fn account(
         &self,
         attempt: &Attempt,
-        question: Question,
+        question: AccountQuestion,
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
         let query = match question {
-            Question::Code(account) | Question::Signer(account) => {
+            AccountQuestion::Code(account) | AccountQuestion::Signer(account) => {
                 AccountQuery { account, signed: None, registry, now }
             }
-            Question::Signature(..) => AccountQuery::of(attempt, registry, now),
+            AccountQuestion::Signature(..) => AccountQuery::of(attempt, registry, now),
         };
         self.ask(query, attempt.is_of_key(), now).await
     }
@@ -258,7 +261,7 @@ impl AccountReader {
         if cached.has_no_code || cached.has_code {
             return Some(cached.has_code);
         }
-        let known = self.accounts.run(Question::Signer(wallet), self.code(wallet, now)).await;
+        let known = self.accounts.run(AccountQuestion::Signer(wallet), self.code(wallet, now)).await;
         Some(known.state? != AccountState::NoCode)
     }
 
@@ -293,8 +296,8 @@ impl AccountReader {
     /// Reads the verdict on a wallet, past the cache. Errors: the reason for which there is none.
     pub async fn verdict_now(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         match &self.source {
-            Source::Api(api) => api.read(wallet, now).await,
-            Source::Registry(registry) => {
+            VerdictSource::Api(api) => api.read(wallet, now).await,
+            VerdictSource::Registry(registry) => {
                 let query = AccountQuery { account: wallet, signed: None, registry: Some(*registry), now };
                 let facts = self.rpc.ask(query, now).await?;
                 facts.kya.as_ref().map(Verdict::from).ok_or_else(|| "the registry gave none".to_owned())
@@ -315,13 +318,13 @@ impl AccountReader {
     /// Checks that chain and source answer; returns words for people. Errors: the part that does not answer.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let registry = match &self.source {
-            Source::Registry(registry) => Some(*registry),
-            Source::Api(_) => None,
+            VerdictSource::Registry(registry) => Some(*registry),
+            VerdictSource::Api(_) => None,
         };
         let query = AccountQuery { account: Address::ZERO, signed: None, registry, now };
         let (registry, labels) = (&self.registry, self.rpc.labels());
         self.rpc.ask(query, now).await.map_err(|error| format!("chain: {error}"))?;
-        let Source::Api(api) = &self.source else {
+        let VerdictSource::Api(api) = &self.source else {
             return Ok(format!("{registry}: the chain answers at {labels}"));
         };
         api.read(Address::ZERO, now).await.map_err(|error| format!("api: {error}"))?;
@@ -335,7 +338,7 @@ fn unanswered(error: &String) {
 
 /// Returns the facts about an attempt's account by the cache alone, where that suffices: a key that did not
 /// sign needs no verdict.
-fn known(cached: &Cached, attempt: &Attempt) -> Option<KnownAccount> {
+fn known(cached: &CachedAccount, attempt: &Attempt) -> Option<KnownAccount> {
     let suffices = cached.has_no_code && (cached.verdict.is_some() || !attempt.is_of_key());
     suffices.then(|| KnownAccount {
         state: Some(AccountState::NoCode),

@@ -109,7 +109,7 @@ async fn a_chain_that_gives_no_proof_is_said_to_give_none() {
 #[tokio::test]
 async fn a_verdict_of_the_api_is_of_the_configured_registry_and_of_now() {
     let (fake, accounts) = FakeApi::start().await;
-    let Source::Api(api) = &accounts.source else { panic!("no API") };
+    let VerdictSource::Api(api) = &accounts.source else { panic!("no API") };
     let now = Timestamp::from_seconds(NOW);
     for (registry, read_at, error) in [
         (REGISTRY, NOW, ""),

@@ -44,11 +44,11 @@ const LONGEST_CONTENT: usize = 1 << 20;
 /// A gate in this process. All its layers share the facts about accounts and the spent nonces.
 #[derive(Debug, Clone)]
 pub struct EmbeddedGate {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct EmbeddedState {
     gate: Gate,
     settings: Settings,
     /// Its drop ends the tasks that follow changes of verdicts, domains' files and keys.
@@ -75,7 +75,7 @@ impl EmbeddedGate {
         if let Some(signer) = gate.signer.clone() {
             tokio::spawn(signer::watch(signer, stopping));
         }
-        Ok(Self { shared: Arc::new(Shared { gate, settings, _running: running }) })
+        Ok(Self { shared: Arc::new(EmbeddedState { gate, settings, _running: running }) })
     }
 
     /// Returns the layer for a policy.
@@ -121,7 +121,7 @@ pub struct GateLayer {
 
 #[derive(Debug, Clone)]
 struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedState>,
     route: RoutePolicy,
     longest_content: usize,
 }

@@ -23,11 +23,11 @@ pub struct Nonces {
     capacity: usize,
     /// The first unix second of signatures of which the store knows all nonces.
     began: i64,
-    spent: Mutex<Entries>,
+    spent: Mutex<NonceEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct NonceEntries {
     keys: HashSet<B256>,
     /// Keys by the last unix second at which their signature is valid.
     ends: BTreeMap<u64, Vec<B256>>,
@@ -83,7 +83,7 @@ impl Nonces {
     }
 }
 
-impl Entries {
+impl NonceEntries {
     fn forget_before(&mut self, now: u64) {
         while let Some(first) = self.ends.first_entry().filter(|first| *first.key() < now) {
             for key in first.remove() {

@@ -64,7 +64,7 @@ pub struct SharedNonces {
 struct Server {
     connection: MultiplexedConnection,
     /// `None` where the server does not say.
-    history: Option<History>,
+    history: Option<WriteHistory>,
     /// Signatures from before this unix second may have been admitted without this server's knowledge.
     began: i64,
     /// The server has no room: the last write was refused for that reason.
@@ -73,7 +73,7 @@ struct Server {
 
 /// Identifies the writes of a server: by its process, and by its replication id, which changes whenever a
 /// replica becomes a primary. Under the same two ids, no write is lost.
-type History = [String; 2];
+type WriteHistory = [String; 2];
 
 impl SharedNonces {
     /// Connects, and stays connected until it is dropped. Errors: if the server does not answer.
@@ -215,7 +215,7 @@ async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyho
     let (mut connection, info) = open(client).await?;
     let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
     let named = |name| said(&info, name).map(str::to_owned).ok();
-    let history = named("run_id").zip(named("master_replid")).map(History::from);
+    let history = named("run_id").zip(named("master_replid")).map(WriteHistory::from);
     let uptime: i64 = said(&info, "uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = now().seconds().cast_signed();
     // One second later: the server may have begun late in a second, and signatures have no fractions.

@@ -18,7 +18,10 @@ use anyhow::{Context as _, ensure};
 use host_kit::ConfigFault;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, DiscoveryTable, Links, Origin, PolicyTable, Shared, discovery_document, policies},
+    gate::{
+        Dialect, DiscoveryTable, Links, Origin, PolicyTable, SharedPolicySettings, discovery_document,
+        policies,
+    },
     liability::DomainName,
     registry::well_known::WellKnown,
     token::Audience,
@@ -259,7 +262,7 @@ impl Settings {
         let (kya, records) = (file.kya.validated()?, file.records);
         let (dialects, registry) = (file.dialects.as_deref().unwrap_or(Dialect::ALL), kya.registry);
         let discovery = file.discovery.document(chain.id, registry)?;
-        let shared = Shared {
+        let shared = SharedPolicySettings {
             origin: &origin,
             dialects,
             chain: chain.id,
