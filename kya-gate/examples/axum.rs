@@ -33,7 +33,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The wallet that asks is in the extensions, with the verdict on it. The gate's headers are there, too. A
+/// Finds the wallet that signed, with its verdict, in the extensions; the gate's headers are there too. A
 /// policy that only observes also passes on requests that no agent signed.
 async fn items(agent: Option<Extension<Subject>>, headers: HeaderMap) -> String {
     let Some(Extension(agent)) = agent else { return "public items".to_owned() };
@@ -41,7 +41,7 @@ async fn items(agent: Option<Extension<Subject>>, headers: HeaderMap) -> String 
     format!("items for {}, for which {liable} is liable", agent.wallet)
 }
 
-/// The content is what the agent signed: the gate has compared it with its digest.
+/// Gets the content that the agent signed: the gate has compared it with its digest.
 async fn order(agent: Option<Extension<Subject>>, content: String) -> String {
     let agent = agent.map_or_else(|| "an unknown client".to_owned(), |agent| agent.wallet.to_string());
     format!("{agent} orders {content}")

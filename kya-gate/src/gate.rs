@@ -25,7 +25,7 @@ use crate::{
 /// The longest time for a decision: proxies and the npm package wait for six seconds.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Decides about requests.
+/// Decides on requests.
 #[derive(Debug)]
 pub struct Gate {
     /// Accounts and verdicts.

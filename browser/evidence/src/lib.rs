@@ -1,4 +1,4 @@
-//! Verifying evidence in web pages and Node, without a network.
+//! Verification of evidence in web pages and Node, without a network.
 //!
 //! A wasm module of its own beside the package's others: `agent-registry/evidence`. Most pages never verify a
 //! document, and verifying one needs no chain: neither use loads the code of the other.

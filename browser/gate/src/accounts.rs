@@ -245,7 +245,7 @@ impl AccountReader {
         is_left.then_some(())
     }
 
-    /// Reports why something failed.
+    /// Calls `report` with a message.
     pub(crate) fn tell(&self, message: &str) {
         // Errors of the callback are its own affair.
         let _ = self.report.call1(&JsValue::UNDEFINED, &message.into());

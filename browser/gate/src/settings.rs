@@ -76,7 +76,7 @@ struct File {
     discovery: DiscoveryTable,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
-    // The daemon's.
+    // Settings of the daemon alone.
     listen: Option<IgnoredAny>,
     proxy: Option<IgnoredAny>,
     verdict: Option<IgnoredAny>,

@@ -1,4 +1,4 @@
-//! Reading the registry's snapshot in web pages and Node, without a network, and private lookups by range.
+//! The registry's snapshot in web pages and Node, read without a network, and private look-ups by range.
 //!
 //! A wasm module of its own beside the package's others: it needs no chain. `npm/local.js` is built on it,
 //! downloads the bytes from the API and stores them.

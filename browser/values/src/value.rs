@@ -92,7 +92,7 @@ pub fn json_text(value: &JsValue) -> String {
     json.ok().and_then(|json| json.as_string()).unwrap_or_default()
 }
 
-/// A value as text, as JavaScript's `String` has it: the digits of a number or BigInt, a string as it is.
+/// Converts a value by JavaScript's `String`: the digits of a number or BigInt, a string unchanged.
 #[must_use]
 pub fn text_of(value: &JsValue) -> String {
     string_of(value).ok().and_then(|text| text.as_string()).unwrap_or_default()

@@ -31,7 +31,7 @@ pub enum Outcome {
     Refused(RefusalCode),
     /// A signature was accepted, but its agent is not served.
     Denied(Subject, AgentDenial),
-    /// The gate cannot say.
+    /// The gate cannot decide.
     Unavailable(Unavailable),
 }
 

@@ -36,7 +36,7 @@ pub fn signature_base(request: &Request<'_>, input: &InnerList) -> Option<String
     Some(base)
 }
 
-/// A component's value.
+/// Returns a component's value.
 fn value(request: &Request<'_>, component: &Item) -> Option<String> {
     let BareItem::String(name) = &component.bare_item else { return None };
     let name = name.as_str();
@@ -64,7 +64,7 @@ fn value(request: &Request<'_>, component: &Item) -> Option<String> {
     }
 }
 
-/// The value of the only query parameter of this encoded name (section 2.2.8).
+/// Returns the value of a query parameter that occurs once under this encoded name (section 2.2.8).
 fn query_parameter(request: &Request<'_>, wanted: &str) -> Option<String> {
     let encoded = |text: &str| {
         let text = text.replace('+', " ");

@@ -109,7 +109,7 @@ pub struct Attempt {
     /// The last unix second at which the signature is valid, skew included: the nonce is kept for longer.
     pub valid_until: u64,
     posture: Posture,
-    /// Cached result of [`is_of_key`](Self::is_of_key).
+    /// Cached result of the method of this name.
     is_of_key: OnceLock<bool>,
 }
 
@@ -234,7 +234,7 @@ fn valid_until(created: i64, expires: i64, longest: u64, now: u64) -> Result<u64
     if now > expires + skew {
         return Err(RefusalCode::RequestExpired);
     }
-    // It is not before `now`, which is not negative.
+    // The sum is at least `now`, which is not negative.
     Ok((expires + skew).unsigned_abs())
 }
 

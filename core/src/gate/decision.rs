@@ -184,7 +184,7 @@ impl<'a> Candidates<'a> {
 }
 
 impl<'a> AccountStep<'a> {
-    /// The candidate.
+    /// Returns the candidate.
     pub const fn attempt(&self) -> &Attempt {
         &self.attempt
     }
@@ -364,17 +364,17 @@ impl<'a> AttestedStep<'a> {
 }
 
 impl<'a> NonceStep<'a> {
-    /// The candidate.
+    /// Returns the candidate.
     pub const fn attempt(&self) -> &Attempt {
         &self.attempt
     }
 
-    /// The state of its account.
+    /// Returns the state of its account.
     pub const fn state(&self) -> AccountState {
         self.state
     }
 
-    /// The verdict on its wallet.
+    /// Returns the verdict on its wallet.
     pub fn verdict(&self) -> &Arc<Verdict> {
         &self.verdict
     }

@@ -97,7 +97,7 @@ impl DomainBook {
         Self { domains: domains.into_iter().map(|domain| (domain, Arc::default())).collect() }
     }
 
-    /// The domains.
+    /// Returns the domains.
     pub fn names(&self) -> impl Iterator<Item = &DomainName> {
         self.domains.keys()
     }
@@ -281,7 +281,7 @@ mod tests {
         VerdictAgent::new(record, "", None).unwrap()
     }
 
-    /// The book of one domain after these fetches, each at its second.
+    /// Returns the book of one domain after these fetches, each at its second.
     fn book(fetches: impl IntoIterator<Item = (u64, FetchOutcome)>) -> DomainBook {
         let mut book = DomainBook::new([name("acme.example")]);
         for (at, fetched) in fetches {

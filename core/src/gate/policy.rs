@@ -87,7 +87,7 @@ pub enum AgentDenial {
 }
 
 impl AgentDenial {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(self) -> &'static str {
         self.into()
     }

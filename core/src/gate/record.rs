@@ -190,7 +190,8 @@ pub enum RecordError {
 }
 
 impl AdmissionRecord {
-    /// A record of an admission in the second `now`. `verdict` is a token with the grounds' id as its `jti`.
+    /// Makes the record of an admission in the second `now`. The token `verdict` has the grounds' id as
+    /// `jti`.
     pub fn new(now: Timestamp, grounds: &Grounds<'_>, verdict: &str) -> Self {
         Self {
             version: if grounds.registry.is_some() { VERSION } else { WITHOUT_REGISTRY },
@@ -212,7 +213,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// The record as a line, without the line feed.
+    /// Returns the record as a line, without the line feed.
     pub fn line(&self) -> String {
         json::text(self, 2_048)
     }
@@ -473,7 +474,7 @@ impl ParsedSignatureBase {
 }
 
 impl Account {
-    /// The account as CAIP-10 has it, the address in lower case.
+    /// Formats the account by CAIP-10, with the address in lower case.
     fn caip(&self) -> String {
         format!("eip155:{}:{:#x}", self.chain, self.address)
     }

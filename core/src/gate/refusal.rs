@@ -6,7 +6,7 @@
 pub enum RefusalCode {
     /// `Signature-Input` or `Signature` is absent.
     SignatureMissing,
-    /// One of the two is no structured field, or a candidate has no byte sequence in `Signature`.
+    /// `Signature-Input` or `Signature` is malformed, or a candidate has no byte sequence in `Signature`.
     SignatureInputInvalid,
     /// A limit on bytes, candidates, components or parameters is exceeded.
     SignatureTooLarge,
@@ -54,12 +54,12 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(self) -> &'static str {
         self.into()
     }
 
-    /// The specification's code, for the challenge.
+    /// Returns the specification's code, for the challenge.
     pub fn challenge(self) -> &'static str {
         match self {
             Self::SignedBeforeStart => Self::NonceReused.code(),
@@ -67,7 +67,7 @@ impl RefusalCode {
         }
     }
 
-    /// The HTTP status: 400, 401 or 503.
+    /// Returns the HTTP status: 400, 401 or 503.
     pub const fn status(self) -> u16 {
         match self {
             Self::SignatureInputInvalid | Self::SignatureTooLarge => 400,

@@ -107,7 +107,7 @@ impl Origin {
         Some(Self { scheme, authority: authority.to_owned() })
     }
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub const fn scheme(&self) -> &'static str {
         match self.scheme {
             Scheme::Http => "http",
@@ -115,7 +115,7 @@ impl Origin {
         }
     }
 
-    /// The host, and the port unless it is the scheme's own.
+    /// Returns the host, and the port unless it is the scheme's default.
     pub fn authority(&self) -> &str {
         &self.authority
     }
@@ -132,7 +132,7 @@ impl Content<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// The path; `/` where the target has none.
+    /// Returns the path; `/` where the target has none.
     pub fn path(&self) -> &'a str {
         match self.target.split_once('?').map_or(self.target, |(path, _)| path) {
             "" => "/",
@@ -140,7 +140,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The query without its `?`; `None` where there is none.
+    /// Returns the query without its `?`; `None` where there is none.
     pub fn query(&self) -> Option<&'a str> {
         self.target.split_once('?').map(|(_, query)| query)
     }

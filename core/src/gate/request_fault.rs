@@ -35,12 +35,12 @@ pub enum RequestFault {
 }
 
 impl RequestFault {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(self) -> &'static str {
         self.into()
     }
 
-    /// The HTTP status: 400, 413 or 431.
+    /// Returns the HTTP status: 400, 413 or 431.
     pub const fn status(self) -> u16 {
         match self {
             Self::ContentTooLong => 413,

@@ -224,7 +224,7 @@ mod tests {
         assert!(is_evicted(&proxy) && !is_evicted(&first) && !is_evicted(&third));
         drop(proxy);
         fourth.is_busy();
-        // All are busy: the next one waits for the end of one.
+        // All are busy: the next connection waits until one ends.
         let mut fifth = Box::pin(places.enter(false));
         assert!(futures_util::poll!(&mut fifth).is_pending());
         first.waits();

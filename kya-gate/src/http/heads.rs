@@ -184,7 +184,7 @@ fn mask(line: &mut Vec<u8>, bytes: &mut [u8]) -> bool {
         if line.len() < LINE_BYTES {
             line.push(*byte);
         }
-        // Methods have some of these bytes, too.
+        // Methods may contain some of these bytes: only bytes behind a space are masked.
         if masked(*byte) != *byte && line.iter().take(32).any(|byte| *byte == b' ') {
             *byte = masked(*byte);
         }

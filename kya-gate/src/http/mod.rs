@@ -57,7 +57,7 @@ pub struct App {
     pub gate: Gate,
     /// The reverse proxy.
     pub proxy: ProxySettings,
-    /// Reads contents.
+    /// The reader of contents.
     pub contents: ContentReader,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,

@@ -26,7 +26,7 @@ struct FakeApi {
 }
 
 impl FakeApi {
-    /// The API, and a reader that takes verdicts from it.
+    /// Starts the API, and a reader that takes verdicts from it.
     async fn start() -> (Self, Arc<AccountReader>) {
         let api =
             Self { about: watch::Sender::new((REGISTRY, NOW)), streams: watch::Sender::new(Vec::new()) };

@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// The name of the next command, an array of texts.
+    /// Reads the next command, an array of texts, and returns its name.
     async fn command(stream: &mut BufReader<TcpStream>) -> Option<String> {
         let mut texts = Vec::new();
         let mut count = number(stream).await?;
