@@ -1,8 +1,8 @@
 //! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
 //!
-//! `settled` was paid; `reserved` is what transactions may still cost that are in flight, or of nonces that
-//! were given up in the last 24 hours. Nothing is reserved beyond the limit, so their sum stays within it, but for
-//! what a reorganisation undoes. `store` persists both; time is an argument.
+//! `settled` was paid; `reserved` is what transactions in flight, and those of nonces that were given up in
+//! the last 24 hours, may still cost. Nothing is reserved beyond the limit, so their sum stays within it,
+//! except for what a reorganisation undoes. `store` persists both; time is an argument.
 
 pub mod share;
 
@@ -19,7 +19,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window at `now`: itself, or a new one if it is over.
+    /// Returns the window at `now`: itself, or a new one if it is over.
     pub const fn at(self, now: u64) -> Self {
         match self.opened_at {
             Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {
@@ -31,14 +31,14 @@ impl Window {
         }
     }
 
-    /// The window after something was used in it at `now`.
+    /// Returns the window after something was used in it at `now`.
     pub fn used(self, now: u64, settled_wei: u128) -> Self {
         let current = self.at(now);
         let settled_wei = current.settled_wei.saturating_add(settled_wei);
         Self { opened_at: current.opened_at.or(Some(now)), settled_wei }
     }
 
-    /// The window after a reservation was given back: it closes if nothing else is in it.
+    /// Returns the window after a reservation was given back: closed if nothing else is in it.
     pub const fn unused(self, still_reserved_wei: u128) -> Self {
         if self.settled_wei == 0 && still_reserved_wei == 0 {
             return Self { opened_at: None, settled_wei: 0 };
@@ -59,12 +59,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Paid and reserved together.
+    /// Returns what is paid and reserved together, wei.
     pub const fn used_wei(&self) -> u128 {
         self.window.settled_wei.saturating_add(self.reserved_wei)
     }
 
-    /// The unused rest, wei.
+    /// Returns the unused rest, wei.
     pub const fn remaining_wei(&self) -> u128 {
         self.limit_wei.saturating_sub(self.used_wei())
     }
@@ -74,7 +74,7 @@ impl Budget {
         wei <= self.remaining_wei()
     }
 
-    /// End of the window, unix seconds; `None` while nothing is used.
+    /// Returns the end of the window, unix seconds; `None` while nothing is used.
     pub fn resets_at(&self) -> Option<u64> {
         self.window.opened_at.map(|opened| opened.saturating_add(WINDOW_SECONDS))
     }

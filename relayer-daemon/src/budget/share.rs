@@ -26,8 +26,8 @@ pub enum Party {
 }
 
 impl Party {
-    /// The parties charged for a request: its signer, and without an API key the client, its network and
-    /// [`Party::WithoutKey`].
+    /// Returns the parties charged for a request: its signer, and without an API key the client, its network
+    /// and [`Party::WithoutKey`].
     pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
         let client = client.map(|client| client.to_canonical());
         let from = client
@@ -37,7 +37,7 @@ impl Party {
     }
 }
 
-/// The network around an address: an IPv4 /24 or an IPv6 /48.
+/// Returns the network around an address: an IPv4 /24 or an IPv6 /48.
 pub(crate) const fn site(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -74,7 +74,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The limit of one party of a kind, wei.
+    /// Returns the limit of one party of a kind, wei.
     pub const fn of(&self, kind: PartyKind) -> u128 {
         let percent = match kind {
             PartyKind::Signer => self.shares.signer,
@@ -107,7 +107,7 @@ pub struct BudgetUsage {
 pub enum Denial {
     /// Spent until the window ends: the whole budget, or one party's share.
     Spent(Option<PartyKind>),
-    /// The same, but only for a relay as dear as this one: a cheaper one still fits.
+    /// Spent so far that this relay does not fit, but a cheaper one would.
     TooDear(Option<PartyKind>),
     /// Reserved by relays in flight: of the whole budget, or of one party's share.
     Reserved(Option<PartyKind>),
@@ -117,7 +117,7 @@ pub enum Denial {
 /// left. The cheapest relay costs `least_wei` at the same fees.
 ///
 /// # Errors
-/// The reason why not; one about spent gas comes before one about reserved gas.
+/// The reason for the denial; spent gas comes before reserved gas.
 pub fn check(
     allowance: &Allowance,
     wei: u128,

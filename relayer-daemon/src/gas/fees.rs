@@ -31,12 +31,12 @@ const REPLACEMENT_PERCENT: u128 = 10;
 const MARKET_MULTIPLE: u128 = 4;
 
 impl Market {
-    /// The price per gas in the next block.
+    /// Returns the price per gas in the next block.
     pub fn price(&self) -> u128 {
         self.next_base_fee.saturating_add(self.tip.max(MIN_TIP))
     }
 
-    /// The highest `maxFeePerGas` that a replacement may offer in this market.
+    /// Returns the highest `maxFeePerGas` that a replacement may offer in this market.
     pub fn highest_offer(&self, cap: u128) -> u128 {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
@@ -49,32 +49,32 @@ impl Market {
 }
 
 impl Fees {
-    /// The most that `gas_limit` gas can cost at these fees.
+    /// Returns the most that `gas_limit` gas can cost at these fees.
     pub const fn worst_case(&self, gas_limit: u64) -> u128 {
         self.max_fee.saturating_mul(gas_limit as u128)
     }
 
-    /// The first offer: twice the base fee, which stays valid through five full blocks, plus the tip. `None`
-    /// if the base fee alone is above `cap`.
+    /// Returns the first offer: twice the base fee, which stays valid through five full blocks, plus the tip.
+    /// `None` if the base fee alone is above `cap`.
     pub fn initial(market: &Market, cap: u128) -> Option<Self> {
         let tip = market.tip.max(MIN_TIP);
         let max_fee = market.next_base_fee.saturating_mul(2).saturating_add(tip).min(cap);
         (market.next_base_fee <= cap).then_some(Self { max_fee, tip: tip.min(max_fee) })
     }
 
-    /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the
-    /// market's price. `None` if that is above `cap` or four times the market's price.
+    /// Returns the fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at
+    /// least the market's price. `None` if that is above `cap` or four times the market's price.
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
         self.raised_within(market, market.highest_offer(cap))
     }
 
-    /// The fees of a no-op that takes the place of a transaction with these fees: the same raise, also in a
+    /// Returns the fees of a no-op that replaces a transaction with these fees: the same raise, also in a
     /// market that fell since. `None` if that is above `cap`.
     pub fn of_cancellation(&self, market: &Market, cap: u128) -> Option<Self> {
         self.raised_within(market, cap)
     }
 
-    /// The fees of a no-op that takes the place of a transaction with these fees which nodes have not got, or
+    /// Returns the fees of a no-op in place of a transaction with these fees which nodes do not have, or
     /// which cannot be outbid: no less than these, so that it outbids what that one has outbid, and no less
     /// than the first offer. `None` if the base fee alone is above `cap`.
     pub fn of_substitute(&self, market: &Market, cap: u128) -> Option<Self> {
@@ -90,14 +90,14 @@ impl Fees {
         Some(least.and_no_less_than(Self::initial(market, highest).unwrap_or(least)))
     }
 
-    /// The higher of both in each field.
+    /// Returns the higher of both in each field.
     fn and_no_less_than(self, other: Self) -> Self {
         let max_fee = self.max_fee.max(other.max_fee);
         Self { max_fee, tip: self.tip.max(other.tip).min(max_fee) }
     }
 }
 
-/// `fee` plus 10 %, rounded up, and always more than `fee`.
+/// Returns `fee` plus 10 %, rounded up, and always more than `fee`.
 const fn raised(fee: u128) -> u128 {
     let raise = fee.saturating_mul(REPLACEMENT_PERCENT).div_ceil(100);
     fee.saturating_add(if raise == 0 { 1 } else { raise })

@@ -16,8 +16,8 @@ const FORWARDER: u64 = 95_000;
 /// The forwarder's hashing and copying of calldata, per byte.
 const FORWARDER_PER_BYTE: u64 = 3;
 
-/// The gas limit of the no-op that fills a nonce, a transfer of 0 to the own account, where the node
-/// estimates `estimated` for it. Most chains take 21,000. Where it is more, as on Arbitrum, it moves with the
+/// Returns the gas limit of the no-op that fills a nonce, a transfer of 0 to the own account, for a node's
+/// estimate of `estimated`. Most chains take 21,000. Where it is more, as on Arbitrum, it moves with the
 /// price of L1's data, so twice as much is allowed.
 pub const fn no_op_limit(estimated: u64) -> u64 {
     if estimated <= TRANSACTION { TRANSACTION } else { estimated.saturating_mul(2) }
@@ -26,21 +26,21 @@ pub const fn no_op_limit(estimated: u64) -> u64 {
 /// The least gas of any relay, outer transaction included: a budget with less left is spent.
 pub const CHEAPEST_RELAY: u64 = 60_000;
 
-/// Added to the gas that a simulation used: until it is mined state may change, and warm slots become cold.
+/// Margin on the gas that a simulation used: until the relay is mined, state may change and warm slots cool.
 const SIMULATION_MARGIN: u64 = 20_000;
 
-/// The gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant. The
-/// transaction's limit stays `limit`, because the forwarder insists on all the gas that was signed for.
+/// Returns the gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant.
+/// The transaction's limit stays `limit`, because the forwarder insists on all the gas that was signed for.
 pub fn expected(used: u64, limit: u64) -> u64 {
     used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)
 }
 
-/// The least gas that a relay with this calldata can use.
+/// Returns the least gas that a relay with this calldata can use.
 pub fn least(calldata: &[u8]) -> u64 {
     limit(calldata, 0).saturating_sub(FORWARDER / 2)
 }
 
-/// The gas limit for `execute` with this calldata and an inner call limited to `inner_gas`.
+/// Returns the gas limit for `execute` with this calldata and an inner call limited to `inner_gas`.
 pub fn limit(calldata: &[u8], inner_gas: u64) -> u64 {
     let length = calldata.len() as u64;
     let zeros = calldata.iter().filter(|byte| **byte == 0).count() as u64;

@@ -47,12 +47,12 @@ impl AccountState {
         Self::Elsewhere,
     ];
 
-    /// Its name in JSON, in the store and in messages.
+    /// Returns its name in JSON, in the store and in messages.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The state with this name.
+    /// Returns the state with this name.
     pub fn named(name: &str) -> Option<Self> {
         name.parse().ok()
     }

@@ -1,5 +1,5 @@
-//! The operator's orders, and what the store has of them: what is in force, for all daemons of a fleet, and a
-//! journal of who has given which.
+//! The operator's orders as the store keeps them: those in force, for all daemons of a fleet, and a journal
+//! of the orders with their operators.
 //!
 //! An order is a row, which each daemon reads once a second: one that is down finds it when it starts.
 
@@ -110,12 +110,12 @@ pub fn time(text: &str) -> Result<u64, &'static str> {
 }
 
 impl Order {
-    /// Its name, as on the command line.
+    /// Returns the order's name, as on the command line.
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// Its argument, as on the command line; empty for none.
+    /// Returns the order's argument, as on the command line; empty for none.
     pub fn argument(&self) -> String {
         match self {
             Self::Pause | Self::Resume | Self::Reload | Self::Keys => String::new(),
@@ -143,16 +143,16 @@ pub enum Effect {
     Ended(RelayOutcome),
     /// The relay is not stored.
     Unknown,
-    /// So many nonces are given up.
+    /// This number of nonces was given up.
     GivenUp(usize),
-    /// A daemon holds the account, which is not cordoned.
+    /// Refused: a daemon holds the account, which is not cordoned.
     Held,
     /// The order to reload has this number.
     Number(u64),
 }
 
 impl fmt::Display for Effect {
-    /// For the journal.
+    /// Writes the result as the journal has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
@@ -168,13 +168,13 @@ impl fmt::Display for Effect {
     }
 }
 
-/// An order that was given, and what came of it.
+/// An order that was given, with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// When, unix seconds.
+    /// Time of the order, unix seconds.
     pub at: u64,
-    /// The user that gave it, with its id and its machine.
+    /// The user that gave it, with user id and machine.
     pub operator: String,
     /// The order's name.
     pub command: String,
@@ -187,9 +187,9 @@ pub struct Operation {
 /// The orders in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Orders {
-    /// When intake was paused, unix seconds.
+    /// Time at which intake was paused, unix seconds; `None` while it is not.
     pub paused_since: Option<u64>,
-    /// The accounts that get no relays, and since when.
+    /// The accounts that get no relays, each with the time of the order, unix seconds.
     pub cordoned: BTreeMap<Address, u64>,
     /// The relays that are not to be executed.
     pub cancelled: BTreeSet<B256>,
@@ -202,19 +202,19 @@ pub struct Orders {
 pub struct SharedOrders(Arc<RwLock<Arc<Orders>>>);
 
 impl SharedOrders {
-    /// The orders.
+    /// Returns the orders.
     pub fn current(&self) -> Arc<Orders> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces them, and returns those before.
+    /// Replaces the orders, and returns those before.
     pub fn replace(&self, orders: Orders) -> Arc<Orders> {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, Arc::new(orders))
     }
 }
 
-/// What a daemon says of itself.
+/// A daemon's report about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonReport {
@@ -232,7 +232,7 @@ pub struct DaemonReport {
     pub fault: Option<String>,
 }
 
-/// What the store knows of a paying account.
+/// A paying account as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRecord {
     /// The account.
@@ -243,7 +243,7 @@ pub struct AccountRecord {
     pub open_nonces: u64,
 }
 
-/// A relay that has ended, as it is written out.
+/// A relay that has ended, as an export has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedRelay {
@@ -259,14 +259,14 @@ pub struct ExportedRelay {
     pub tx_hash: Option<B256>,
     /// The gas that the transaction used.
     pub gas_used: Option<u64>,
-    /// What all its transactions cost, wei.
+    /// Total cost of its transactions, wei.
     #[serde(serialize_with = "decimal")]
     pub paid_wei: u128,
-    /// When it was accepted, unix seconds.
+    /// Time of acceptance, unix seconds.
     pub accepted_at: u64,
-    /// When it ended, unix seconds.
+    /// Time of its end, unix seconds.
     pub ended_at: u64,
-    /// How: `executed`, `reverted`, `dropped`.
+    /// Its outcome: `executed`, `reverted` or `dropped`.
     pub outcome: String,
     /// The code of its failure.
     pub code: Option<String>,
@@ -281,7 +281,7 @@ impl ExportedRelay {
     pub const CSV_HEADER: &str =
         "relay,key,signer,account,txHash,gasUsed,paidWei,acceptedAt,endedAt,outcome,code";
 
-    /// One line. No value has a comma or a quote in it: names of keys are letters, digits and `-_.`.
+    /// Formats one line. No value has a comma or a quote: keys' names are letters, digits and `-_.`.
     pub fn csv(&self) -> String {
         fn or_empty(value: Option<impl ToString>) -> String {
             value.map(|value| value.to_string()).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Changes of state that webhooks tell: the journal's outbox.
+//! Changes of state that webhooks report: the journal's outbox.
 //!
-//! An event is written in the transaction of the change itself, so none is lost and none is told that did not
-//! happen. Its body is made then too, and stays as it is, however often it is sent.
+//! An event is written in the transaction of the change itself, so no event is lost, and none reports a
+//! change that did not happen. Its body is made then, too, and is the same in every attempt.
 
 use alloy::primitives::{B256, FixedBytes};
 use registry_core::eth::timestamp::Timestamp;
@@ -41,7 +41,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The kind of a relay's end.
+    /// Returns the kind of a relay's end.
     pub const fn of(outcome: &RelayOutcome) -> Self {
         match outcome {
             RelayOutcome::Executed { .. } => Self::Executed,
@@ -79,23 +79,23 @@ pub enum DeliveryResult {
     GivenUp,
 }
 
-/// The events to send once more.
+/// A selection of events to deliver once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
-    /// Those of this API key.
+    /// API key of the events.
     pub key: String,
-    /// Only those of this relay.
+    /// Relay of the events; `None` for all.
     pub relay: Option<B256>,
-    /// Only those from this time on, unix seconds.
+    /// Earliest time of the events, unix seconds.
     pub since: u64,
-    /// Only those that were given up.
+    /// True to select only events that were given up.
     pub given_up_only: bool,
 }
 
 /// The place of an event among those that are replayed: by time, then by sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventPlace {
-    /// When it was written, unix seconds.
+    /// Time at which it was written, unix seconds.
     pub created_at: u64,
     /// Its place among all events.
     pub sequence: u64,
@@ -118,7 +118,7 @@ pub(crate) struct EventBody<'a> {
 }
 
 impl<'a> EventBody<'a> {
-    /// An event of this kind, about a relay with this outcome.
+    /// Creates the body of an event of this kind, about a relay with this outcome.
     pub(crate) fn new(
         kind: EventKind,
         id: &'a str,
@@ -136,7 +136,7 @@ impl<'a> EventBody<'a> {
     }
 }
 
-/// A new event's id and body.
+/// Creates a new event's id and body.
 pub(super) fn make(
     kind: EventKind,
     relay: B256,

@@ -20,7 +20,7 @@ pub struct StoreFiles {
 }
 
 impl StoreFiles {
-    /// The files in `dir` for a chain, a forwarder and accounts.
+    /// Returns the files in `dir` for a chain, a forwarder and accounts.
     pub fn new(dir: &Path, chain_id: u64, forwarder: Address, accounts: &[Address]) -> Self {
         let key_lock = |account: &Address| dir.join(format!("relayer-{chain_id}-{account}.sqlite-lock"));
         let mut key_locks: Vec<PathBuf> = accounts.iter().map(key_lock).collect();
@@ -33,7 +33,7 @@ impl StoreFiles {
         }
     }
 
-    /// All locks, in the order in which they are taken.
+    /// Iterates over all locks, in the order in which they are taken.
     pub fn locks(&self) -> impl Iterator<Item = &PathBuf> {
         self.key_locks.iter().chain([&self.store_lock])
     }

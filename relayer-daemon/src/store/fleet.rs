@@ -30,7 +30,7 @@ pub const WEBHOOKS: Address = Address::ZERO;
 pub struct DaemonId(pub Arc<str>);
 
 impl DaemonId {
-    /// A new one.
+    /// Creates a random id.
     pub fn random() -> Self {
         Self(format!("{:x}", FixedBytes::<8>::random()).into())
     }
@@ -67,14 +67,14 @@ pub struct Beat {
     pub held: Vec<HeldLease>,
     /// The number of living daemons.
     pub daemons: usize,
-    /// Until when this daemon lives without another beat, by the database's clock.
+    /// Time until which this daemon lives without another beat, by the database's clock, milliseconds.
     pub alive_until: i64,
-    /// True if the store has lost commits: also an epoch may be one that was there before.
+    /// True if the store has lost commits: even an epoch may be one that was there before.
     pub has_lost: bool,
     /// The states of its accounts that this daemon has published.
     pub published: BTreeMap<Address, AccountState>,
-    /// The accounts of all living daemons, each with the best state that another daemon has
-    /// published of it; `Elsewhere` where none has published any.
+    /// The accounts of all living daemons, each with the best state that another daemon has published of it;
+    /// `Elsewhere` where none has published any.
     pub states: BTreeMap<Address, AccountState>,
 }
 

@@ -2,12 +2,12 @@
 
 use alloy::primitives::{Address, B256};
 
-/// What has become of it.
+/// The result of copying a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Migration {
-    /// All rows are there: how many of each table.
+    /// All rows were copied; holds the number of rows of each table.
     Copied(Vec<(&'static str, u64)>),
-    /// They were there before.
+    /// The journal was copied before.
     Already,
     /// Refused: this relay is pending in both.
     OpenInBoth(B256),

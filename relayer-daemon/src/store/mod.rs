@@ -63,7 +63,7 @@ pub enum StoreError {
     /// Another request has used the relay's forwarder nonce.
     #[error("journal: another request has used the relay's forwarder nonce")]
     NonceUsed,
-    /// It was written for another chain or forwarder.
+    /// The journal was written for another chain or forwarder.
     #[error("journal belongs to another {0}: give this one a data directory of its own")]
     Foreign(&'static str),
     /// The file has another format.
@@ -81,7 +81,7 @@ pub enum StoreError {
         /// The version that this program writes.
         known: u32,
     },
-    /// It has the format of a version before, which daemons may be using.
+    /// The journal has an older format, which daemons may be using.
     #[error("journal {file} has schema version {found}, this program writes {known}: start the daemon first")]
     Older {
         /// The file.
@@ -91,7 +91,7 @@ pub enum StoreError {
         /// The version that this program writes.
         known: u32,
     },
-    /// It was opened for reading only.
+    /// The journal was opened for reading only.
     #[error("journal was opened for reading only")]
     ReadOnly,
     /// The commit failed.
@@ -102,7 +102,7 @@ pub enum StoreError {
     Interrupted,
 }
 
-/// What an operation of the store returns.
+/// Result of a store operation.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 impl From<StoreError> for Failure {
@@ -153,9 +153,9 @@ pub struct NewRelay {
 pub enum Accepted {
     /// The relay is stored and pending.
     Pending,
-    /// It was carried out before; nothing changed.
+    /// The relay ended before, with this outcome; nothing changed.
     Finished(RelayOutcome),
-    /// It is pending, and another daemon of the fleet runs it; nothing changed.
+    /// Another daemon of the fleet runs the pending relay, or may take it; nothing changed.
     Elsewhere,
 }
 
@@ -177,7 +177,7 @@ pub struct Sponsorship {
 pub enum Sponsored {
     /// The key has enough gas.
     Accepted(Accepted),
-    /// The key's gas of the day does not cover the relay; nothing changed. Seconds until there is more.
+    /// The key's gas of the day does not cover the relay; nothing changed. Most seconds until there is more.
     Exhausted(u64),
 }
 
@@ -203,8 +203,8 @@ pub struct ExpectedCost {
     pub l1_fee_wei: u128,
     /// The cost of the cheapest relay at the same fees, wei.
     pub least_wei: u128,
-    /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what
-    /// filling the gap needs.
+    /// The cost of a no-op at the same fees, wei, which must fit beside the relay: relays that wait for a gap
+    /// never reserve what filling the gap needs.
     pub no_op_wei: u128,
 }
 
@@ -217,20 +217,20 @@ pub struct Reservation {
     pub budget: Budget,
 }
 
-/// Whether a relay may be given a nonce.
+/// Eligibility of a relay for a nonce.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sendable {
-    /// It waits for one.
+    /// The relay waits for a nonce.
     Yes,
-    /// It has one in flight.
+    /// The relay has a nonce in flight.
     InFlight,
-    /// It has ended.
+    /// The relay has ended.
     Ended(RelayOutcome),
-    /// Its turn is over: another request has its forwarder nonce, or it is not stored any more.
+    /// Another request has the relay's forwarder nonce, or the relay is not stored any more.
     NotNext,
 }
 
-/// Which relays may be given a nonce, and the one after an account's highest; `None` if it has none.
+/// Relays with their eligibility for a nonce, and the nonce after an account's highest; `None` without one.
 pub type SendableRelays = (Vec<(B256, Sendable)>, Option<u64>);
 
 /// A signed transaction that is not sent yet.

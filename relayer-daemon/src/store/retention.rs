@@ -36,14 +36,14 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Whole for `days`, archived for twelve times as long.
+    /// Keeps relays whole for `days`, and archived for twelve times as long.
     pub const fn of_days(days: u16) -> Self {
         let whole_seconds = days as u64 * 24 * 60 * 60;
         Self { whole_seconds, archive_seconds: whole_seconds * ARCHIVE_FACTOR }
     }
 }
 
-/// Prunes until shutdown, while `is_due`: of a fleet's daemons one does.
+/// Prunes until shutdown, while `is_due` says so: in a fleet one daemon does it.
 pub async fn run(
     store: Arc<Store>,
     retention: Retention,

@@ -1,5 +1,5 @@
-//! What the store's writes take: how long they wait and how long their transactions last, with the wait for
-//! locks and the commit; how many go into one; how often a connection to the database was made.
+//! Statistics of the store's writes: how long they wait, how long their transactions last, with the wait for
+//! locks and the commit, and how many writes go into one.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -21,19 +21,19 @@ impl StoreStats {
         self.waited.fetch_add(micros(time), Ordering::Relaxed);
     }
 
-    /// Notes a transaction of so many writes, with its commit.
+    /// Notes a transaction of `writes` writes and its duration, commit included.
     pub(super) fn committed(&self, writes: usize, time: Duration) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
         self.lasted.fetch_add(micros(time), Ordering::Relaxed);
     }
 
-    /// The number of transactions, and of writes in them.
+    /// Returns the number of transactions, and of writes in them.
     pub fn counts(&self) -> [u64; 2] {
         [&self.commits, &self.writes].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// How long writes have waited, and transactions have lasted, seconds.
+    /// Returns the seconds that writes have waited, and that transactions have lasted.
     #[expect(clippy::cast_precision_loss, reason = "a metric is a double")]
     pub fn seconds(&self) -> [f64; 2] {
         [&self.waited, &self.lasted].map(|micros| micros.load(Ordering::Relaxed) as f64 / 1e6)

@@ -28,7 +28,7 @@ pub enum TransactionPurpose {
 }
 
 impl TransactionPurpose {
-    /// Its name in the store and in metrics.
+    /// Returns its name in the store and in metrics.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -50,10 +50,10 @@ pub struct SignedTransaction {
 }
 
 impl SignedTransaction {
-    /// Its calldata.
+    /// Returns its calldata.
     ///
     /// # Errors
-    /// If the bytes are no transaction.
+    /// If the bytes are not a transaction.
     pub fn calldata(&self) -> Result<Bytes, Eip2718Error> {
         Ok(TxEnvelope::decode_2718_exact(&self.raw)?.input().clone())
     }
@@ -74,7 +74,7 @@ pub struct RelayTerms {
     pub l1_fee_wei: u128,
     /// The gas it is expected to use, margin included; `None` if only its gas limit is known.
     pub expected_gas: Option<u64>,
-    /// Whether it came without an API key.
+    /// True if it came without an API key.
     pub without_key: bool,
 }
 
@@ -93,14 +93,14 @@ pub struct NonceAssignment {
 }
 
 impl NonceAssignment {
-    /// Its latest transaction.
+    /// Returns its latest transaction.
     pub fn latest(&self) -> Option<&SignedTransaction> {
         self.transactions.last()
     }
 
-    /// The highest expected cost, wei, whichever of its transactions is mined: the relay's expected gas at
-    /// the fees of each. A replacement transaction makes the same call, so the first one's expected gas holds
-    /// for all of them.
+    /// Returns the highest expected cost, wei, whichever of its transactions is mined: the relay's expected
+    /// gas at the fees of each. A replacement transaction makes the same call, so the first one's expected
+    /// gas holds for all of them.
     pub fn expected_wei(&self) -> u128 {
         let expected_gas = self.relay.and_then(|relay| relay.expected_gas).unwrap_or(u64::MAX);
         let cost = |signed: &SignedTransaction| signed.fees.worst_case(expected_gas.min(signed.gas_limit));
@@ -109,7 +109,7 @@ impl NonceAssignment {
     }
 }
 
-/// What may end a pending relay yet.
+/// A nonce that may still end a pending relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
     /// A nonce in flight.
