@@ -1,20 +1,20 @@
-//! A few connections, of which a free one is used. Those that read see the last commit, and wait neither for
-//! writes nor, while one is free, for one another.
+//! A pool of connections. Reads see the last commit, and wait neither for writes nor, while a connection is
+//! free, for one another.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Db, Engine};
 use crate::store::{Result, StoreError};
 
-/// A few connections.
+/// A pool of connections.
 pub(in super::super) struct Connections {
     count: usize,
-    /// The last used one last: it is the next.
+    /// The free connections; the last used one is last, and is taken next.
     free: Mutex<Vec<Box<dyn Engine>>>,
     freed: Condvar,
 }
 
-/// A connection in use. It is free again once this is dropped, also by a panic.
+/// A connection in use. Dropping it, also by a panic, frees the connection.
 struct Used<'a> {
     connections: &'a Connections,
     connection: Option<Box<dyn Engine>>,

@@ -1,7 +1,7 @@
 //! The two engines behind one set of queries: SQLite, in a file of this daemon alone, and Postgres, which a
 //! fleet shares.
 //!
-//! Most statements are in words of both; [`statements`] has those that are not. Values are of four types.
+//! Most statements are in SQL that both understand; [`statements`] has the others. Values are of four types.
 
 pub(super) mod connections;
 #[cfg(feature = "postgres")]
@@ -26,41 +26,41 @@ pub(super) use self::{
     value::{Row, Value, all, column, each, first, single, text, values},
 };
 
-/// A connection with an open transaction: what queries run on.
+/// A connection with an open transaction, on which queries run.
 pub(super) type Db = dyn Engine;
 
 /// A connection.
 pub(super) trait Engine: Send {
-    /// The statements that it has in its own words.
+    /// Returns the statements in its own dialect.
     fn statements(&self) -> &'static Statements;
 
-    /// Runs a statement. Returns how many rows it has changed.
+    /// Runs a statement. Returns the number of changed rows.
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize>;
 
-    /// Runs a statement without a result: a database behind a network gets
-    /// it with the next that is waited for, and what it fails with is told then, by the commit at the latest.
+    /// Runs a statement without a result. A database behind a network gets it with the next statement that is
+    /// waited for, and returns its error then, with the commit at the latest.
     fn run(&self, sql: &'static str, values: &[Value]) -> Result<()> {
         self.execute(sql, values).map(drop)
     }
 
-    /// All rows that a query finds.
+    /// Returns all rows that a query finds.
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>>;
 
-    /// Several queries, which a database behind a network gets together.
+    /// Runs several queries, which a database behind a network gets together.
     fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>> {
         queries.iter().map(|(sql, values)| self.query(sql, values)).collect()
     }
 
-    /// A query with which the transaction ends: it is committed when this returns.
+    /// Runs a query with which the transaction ends: it is committed when this returns.
     fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         let rows = self.query(sql, values)?;
         self.commit().map(|()| rows)
     }
 
-    /// Begins a transaction that will write. Of those on a file only one is open at a time.
+    /// Begins a transaction that will write. On a file, only one such transaction is open at a time.
     fn begin(&self) -> Result<()>;
 
-    /// Has the open transaction take as long as a migration may: the limits are those of a relay's writes.
+    /// Gives the open transaction the time of a migration: the usual limits are those of a relay's writes.
     fn take_time(&self) -> Result<()> {
         Ok(())
     }
@@ -68,7 +68,7 @@ pub(super) trait Engine: Send {
     /// Begins a transaction that only reads: all its queries see the same state.
     fn begin_reading(&self) -> Result<()>;
 
-    /// Has each statement be a transaction of its own.
+    /// Makes each statement that follows a transaction of its own.
     fn begin_single(&self) -> Result<()> {
         Ok(())
     }
@@ -76,10 +76,10 @@ pub(super) trait Engine: Send {
     /// Commits the open transaction; what it has written is durable then.
     fn commit(&self) -> Result<()>;
 
-    /// Undoes it.
+    /// Rolls the open transaction back.
     fn rollback(&self) -> Result<()>;
 
-    /// Whether a transaction is open. An engine may end it by itself, where the disk is full for example.
+    /// Returns whether a transaction is open. An engine may end it by itself, as on a full disk.
     fn is_in_transaction(&self) -> bool;
 
     /// Sets, undoes or ends a savepoint inside the transaction. Only group commits need it.
@@ -87,12 +87,12 @@ pub(super) trait Engine: Send {
         Err(StoreError::NotCommitted)
     }
 
-    /// A write without effect.
+    /// Writes without effect.
     fn probe(&self) -> Result<()>;
 
-    /// The database's clock where statements have none, milliseconds.
+    /// Returns the clock that statements are given, milliseconds; `None` where they use the database's.
     fn own_clock(&self) -> Option<i64>;
 
-    /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
+    /// Returns the time by the database's clock, milliseconds: one clock for all daemons of a fleet.
     fn now_ms(&self) -> Result<i64>;
 }

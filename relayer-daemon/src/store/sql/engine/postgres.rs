@@ -1,11 +1,11 @@
 //! Postgres, which the daemons of a fleet share.
 //!
-//! Many transactions write at once, those of one daemon on a few connections. What one of them has to rely
-//! upon it locks, row by row ([`super::super::locks`]), and reads afterwards: at READ COMMITTED each
-//! statement sees what was committed before it began. A lock is sent along with the statement behind it.
+//! Many transactions write at once, those of one daemon on a few connections. A transaction locks the rows
+//! that it relies on ([`super::super::locks`]), and reads them afterwards: at READ COMMITTED each statement
+//! sees what was committed before it began. A lock is sent along with the statement behind it.
 //!
 //! A daemon that stops in the middle of a transaction holds up the others only until the server ends its
-//! session. A server that does not answer is given up after [`ANSWER`], and asked again with the next call.
+//! session. A connection without an answer is given up after [`ANSWER`], and made anew with the next call.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,17 +32,16 @@ use super::{
 };
 use crate::store::{Result, StoreError};
 
-/// How long a migration may take: it makes indexes of large tables.
+/// Timeout of a migration, which makes indexes of large tables.
 const MIGRATION: Duration = Duration::from_secs(3_600);
-/// After a failed attempt to connect the next ones fail at once.
+/// Time after a failed attempt to connect within which the next ones fail at once.
 const NOT_AGAIN: Duration = Duration::from_millis(500);
 /// Begins a transaction that writes.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// Takes the limits off a transaction that copies a journal.
+/// Lifts the timeouts of a transaction that copies a journal.
 const UNLIMITED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
      SET LOCAL idle_in_transaction_session_timeout = 0";
-/// Has migrations wait for one another. Stores of several chains share a database, each in a schema of its
-/// own.
+/// Makes migrations wait for one another. Stores of several chains share a database, each in its own schema.
 const MIGRATES: &str = "SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
 
 impl From<tokio_postgres::Error> for StoreError {
@@ -52,21 +51,21 @@ impl From<tokio_postgres::Error> for StoreError {
         if *refused.code() == SqlState::LOCK_NOT_AVAILABLE {
             return Self::Locked;
         }
-        // Its own text has the statement's values.
+        // The error's own text has the statement's values.
         let text = format!("{} ({})", refused.message(), refused.code().code());
         if is_away(refused.code()) { Self::Unreachable(text) } else { Self::Engine(text) }
     }
 }
 
-/// Whether an error says that the server cannot do anything for us now: it is stopping or starting, has no
-/// room, or is no primary any more.
+/// Returns whether an error says that the server cannot do anything for now: it is stopping or starting, has
+/// no room, or is no longer the primary.
 fn is_away(code: &SqlState) -> bool {
     let classes = ["08", "53", "57"];
     classes.iter().any(|class| code.code().starts_with(class))
         || [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT].contains(code)
 }
 
-/// What is known of a connection's transaction.
+/// The state of a connection's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     None,
@@ -75,18 +74,18 @@ enum Transaction {
     Failed,
 }
 
-/// A connection while it lasts.
+/// An established connection.
 struct Session {
     client: Client,
     statements: RefCell<HashMap<&'static str, Prepared>>,
     transaction: Cell<Transaction>,
-    /// What is sent with the next message that is waited for.
+    /// Messages that are sent with the next one that is waited for.
     unsent: RefCell<Vec<Message>>,
-    /// How long an answer may take in this transaction.
+    /// Timeout of an answer in this transaction.
     limit: Cell<Duration>,
 }
 
-/// What is sent to the server.
+/// A message to the server.
 enum Message {
     /// Statements without values or rows.
     Simple(String),
@@ -128,7 +127,7 @@ struct Prepared {
     names: Arc<[String]>,
 }
 
-/// A connection that is made when it is first used, and again after it was lost.
+/// A connection that is made on first use, and again after it was lost.
 pub(in super::super) struct Postgres {
     server: Arc<Server>,
     /// A test's clock, milliseconds; `None` for the server's.
@@ -145,7 +144,7 @@ impl Postgres {
     /// Brings the database's format up to date.
     ///
     /// # Errors
-    /// Also where the sessions are not this daemon's own.
+    /// Any of the database, also [`StoreError::Engine`] if the sessions are not this daemon's own.
     pub(in super::super) fn migrate(&self) -> Result<()> {
         self.must_have_own_sessions()?;
         self.begin()?;
@@ -155,18 +154,18 @@ impl Postgres {
         if migrated.is_ok() { self.commit() } else { self.rollback().and(migrated) }
     }
 
-    /// Whether the database holds a store.
+    /// Returns whether the database holds a store.
     ///
     /// # Errors
-    /// Also where the sessions are not this daemon's own.
+    /// Any of the database, also [`StoreError::Engine`] if the sessions are not this daemon's own.
     pub(in super::super) fn is_store(&self) -> Result<bool> {
         self.look(|db| Ok(postgres_format::version(db)?.is_some()))
     }
 
-    /// Whether the database holds a store of this program's version.
+    /// Returns whether the database holds a store of this program's version.
     ///
     /// # Errors
-    /// Also for a version before, and where the sessions are not this daemon's own.
+    /// Also [`StoreError::Older`] for an older version, and if the sessions are not this daemon's own.
     pub(in super::super) fn is_current(&self) -> Result<bool> {
         self.look(postgres_format::is_current)
     }
@@ -180,14 +179,14 @@ impl Postgres {
         found
     }
 
-    /// Several statements of a migration.
+    /// Runs several statements of a migration.
     pub(super) fn batch(&self, sql: &str) -> Result<()> {
         self.with(|session| self.ask(session, sql.into(), MIGRATION)).map(drop)
     }
 
-    /// Whether transactions of one connection have one session of the server, also while another connection
-    /// is in a transaction. A pooler in transaction mode gives them another one: limits of time would be
-    /// other clients'.
+    /// Checks that one connection's transactions have one session of the server, also while another
+    /// connection is in a transaction. A pooler in transaction mode gives them different sessions: time
+    /// limits would be those of other clients.
     fn must_have_own_sessions(&self) -> Result<()> {
         let session = |db: &Self| -> Result<i64> {
             db.begin_reading()?;
@@ -230,8 +229,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// Runs a step in the session. One that fails spoils the transaction; a session without an answer is
-    /// given up.
+    /// Runs a step in the session. A step that fails marks the transaction as failed; a session that does not
+    /// answer is given up.
     fn with<T>(&self, step: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
         let result = match &*self.session.borrow() {
             Some(session) => {
@@ -249,13 +248,13 @@ impl Postgres {
         result
     }
 
-    /// Sends what is unsent, and a last message in the same packet: the server answers in their order.
+    /// Sends the unsent messages and a last one in the same packet: the server answers in their order.
     /// Returns the answer to the last one, or the first error.
     fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered> {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
 
-    /// The same for several last messages; returns the answers to these.
+    /// Sends several last messages likewise, and returns the answers to these.
     fn ask_all(&self, session: &Session, last: Vec<Message>, limit: Duration) -> Result<Vec<Answered>> {
         let mut messages = session.unsent.take();
         let unsent = messages.len();
@@ -264,8 +263,7 @@ impl Postgres {
         Ok(self.server.wait(limit, answers)?.split_off(unsent))
     }
 
-    /// # Errors
-    /// If there is no transaction that may be committed.
+    /// Fails if there is no transaction that may be committed.
     fn must_be_open(&self) -> Result<()> {
         match self.session.borrow().as_ref().map(|session| session.transaction.get()) {
             Some(Transaction::Open) => Ok(()),
@@ -274,7 +272,7 @@ impl Postgres {
         }
     }
 
-    /// Begins a transaction, with the first statement in it.
+    /// Begins a transaction by `sql`, which is sent with the first statement in it.
     fn begin_with(&self, sql: &str) -> Result<()> {
         self.connect()?;
         self.with(|session| {
@@ -295,8 +293,8 @@ impl Postgres {
         Ok(prepared)
     }
 
-    /// Runs statements; if a migration has changed their columns, they are prepared again with the next
-    /// session.
+    /// Runs statements, then `last`, which ends the transaction. After an error other than a lock timeout all
+    /// statements are prepared anew: a migration may have changed their columns.
     fn answers(
         &self,
         statements: &[(&'static str, &[Value])],
@@ -322,7 +320,7 @@ impl Postgres {
     }
 }
 
-/// The rows of an answer.
+/// Reads the rows of an answer.
 fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>> {
     let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
     let read = |row: tokio_postgres::Row| {
@@ -447,7 +445,7 @@ impl Engine for Postgres {
     fn rollback(&self) -> Result<()> {
         self.with(|session| {
             session.unsent.take();
-            // Sent with the first poll, and nothing depends on the answer: what comes next is behind it.
+            // Sent with the first poll. Nothing depends on the answer: later messages are behind it.
             let _ = session.client.batch_execute("ROLLBACK").now_or_never();
             session.transaction.set(Transaction::None);
             Ok(())

@@ -1,12 +1,12 @@
-//! The database's format: migrations in order, each run once, by whichever daemon comes first.
+//! The database's format: migrations in order, each run once, by the daemon that comes first.
 //!
-//! A migration adds: the daemons of the version before go on beside it until each is replaced. One that does
-//! not must raise `least` to its own version, and daemons that are older then refuse to start.
+//! A migration only adds: older daemons go on beside it until each is replaced. One that does more must raise
+//! `least` to its own version; older daemons then refuse to start.
 
 use super::{Db, Engine as _, column, first, postgres::Postgres, values};
 use crate::store::{Result, StoreError};
 
-/// Each brings the format from the version before to its own, counted from 1.
+/// Each migration brings the format from the version before to its own, counted from 1.
 const MIGRATIONS: [&str; 5] = [
     include_str!("postgres.sql"),
     include_str!("postgres_2.sql"),
@@ -16,10 +16,10 @@ const MIGRATIONS: [&str; 5] = [
 ];
 /// The format that this program writes.
 const VERSION: i64 = MIGRATIONS.len() as i64;
-/// In the place of a file's name.
+/// Stands in the place of a file's name.
 const PLACE: &str = "in the database";
 
-/// The database's version, and the least one that a program must have for it; `None` for an empty database.
+/// Returns the database's version, and the least one that a program must have; `None` for an empty database.
 pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>> {
     let query = "SELECT to_regclass('format') IS NOT NULL AS is_there";
     if first(db, query, values![], |row| column(row, "is_there"))? != Some(true) {
@@ -35,10 +35,10 @@ pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>> {
     Ok(Some((version, least)))
 }
 
-/// Whether the database holds a store of this program's version, or of a later one that lets it write.
+/// Returns whether the database holds a store of this program's version, or of a later compatible one.
 ///
 /// # Errors
-/// [`StoreError::Older`] for a version before.
+/// [`StoreError::Older`] for an older version.
 pub(super) fn is_current(db: &Db) -> Result<bool> {
     let Some((found, _)) = version(db)? else { return Ok(false) };
     if found < VERSION {
@@ -70,7 +70,7 @@ pub(super) fn migrate(db: &Postgres) -> Result<()> {
     Ok(())
 }
 
-/// Writes the version as it is.
+/// Writes the version unchanged.
 pub(super) fn rewrite_version(db: &Db) -> Result<()> {
     db.execute("UPDATE format SET version = version", values![]).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The Postgres server: its hosts, what is said when connecting, and what drives the connections.
+//! The Postgres server: its hosts, the settings of connections, and the thread that drives them.
 
 use std::{
     net::IpAddr,
@@ -21,39 +21,39 @@ use tokio_postgres::{
 use super::postgres_tls::Tls;
 use crate::store::{Result, StoreError};
 
-/// How long the server may take for an answer: longer than it takes by itself to give up.
+/// Timeout of an answer: longer than those after which the server itself gives up.
 pub(super) const ANSWER: Duration = Duration::from_secs(8);
-/// How long connecting to one host may take, to its first answers; then the next one is tried.
+/// Timeout of connecting to one address of a host, first answers included; then the next one is tried.
 const CONNECT: Duration = Duration::from_secs(4);
-/// The silence after which a connection is probed: a NAT on the way may have dropped it.
+/// Idle time after which a connection is probed: a NAT on the way may have dropped it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
-/// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own,
-/// refuses options.
+/// Limits of each session: a write waits for its turn or fails, and a daemon that stalls in a transaction
+/// loses it. They are sent as options when connecting, which a pooler refuses, since its sessions are not one
+/// client's own.
 const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s
      -c default_transaction_isolation=read\\ committed";
-/// What was committed is on the server's disk, whatever its default says.
+/// Makes commits wait for the server's disk, whatever its default says.
 const SESSION: &str = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 
-/// The server, with what connects to it and drives the connections.
+/// The server, with its TLS connector and the runtime that drives the connections.
 pub(in super::super) struct Server {
-    /// Its hosts, each with all that is said when connecting.
+    /// Its hosts, each with all settings of a connection.
     hosts: Vec<Config>,
-    /// The host that was the primary last.
+    /// The index of the host that was the primary last.
     primary: AtomicUsize,
     /// The number of connections that were made.
     connects: Arc<AtomicU64>,
     tls: Option<Tls>,
     runtime: Handle,
-    /// Dropped, it ends the driver's thread, and with it all connections.
+    /// Ends the driver's thread, and with it all connections, when dropped.
     _driver: oneshot::Sender<()>,
 }
 
 impl Server {
-    /// The server that a URL names. Its password is in no message.
+    /// Creates the server that a URL names, without connecting. No message contains its password.
     ///
     /// # Errors
-    /// [`StoreError::Engine`] for a URL that names none, or where no TLS can be had.
+    /// [`StoreError::Engine`] for a URL that names none, or if TLS cannot be set up.
     pub(in super::super) fn new(url: &str) -> Result<Self> {
         let unusable = |why: &str| StoreError::Engine(format!("STORE_URL: {why}"));
         let mut config: Config = url.parse().map_err(|_| unusable("is no postgres URL"))?;
@@ -63,7 +63,7 @@ impl Server {
         // Nothing but the primary is of use, also for reading.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_ssl_mode() != SslMode::Disable {
-            // `prefer` would let a stranger on the way talk TLS away.
+            // `prefer` would let an attacker on the way strip TLS.
             let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
             config.ssl_mode(mode);
         }
@@ -90,12 +90,12 @@ impl Server {
         })
     }
 
-    /// Counts the connections that were made.
+    /// Returns the counter of the connections that were made.
     pub(in super::super) fn connects(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.connects)
     }
 
-    /// Waits for an answer, on a thread that may block.
+    /// Blocks the thread until the answer is there or `limit` has passed.
     pub(super) fn wait<T>(
         &self,
         limit: Duration,
@@ -106,8 +106,8 @@ impl Server {
         answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
     }
 
-    /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time
-    /// of its own, and so has each address of its name: one that is silent does not use up the others'.
+    /// Connects to the first host that answers as a primary, beginning with the one that did so last. Each
+    /// address of each host has its own timeout: a silent one does not use up that of the others.
     pub(super) fn connect(&self) -> Result<Client> {
         let first = self.primary.load(Ordering::Relaxed);
         let mut failed = StoreError::Unreachable("no host".to_owned());
@@ -134,7 +134,7 @@ impl Server {
         Err(failed)
     }
 
-    /// The addresses of a host's name; none where the host is a socket's folder or has its address.
+    /// Resolves a host's name; no address if the host is a socket's folder or has its address already.
     fn addresses(&self, host: &Config) -> Result<Vec<IpAddr>> {
         let ([Host::Tcp(name)], []) = (host.get_hosts(), host.get_hostaddrs()) else { return Ok(Vec::new()) };
         let _timers = self.runtime.enter();
@@ -164,7 +164,7 @@ impl Server {
     }
 }
 
-/// Blocks this thread, of whatever runtime, until another has made the future ready.
+/// Blocks this thread, of any runtime, until another has made the future ready.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -182,7 +182,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// For each host of a URL what is said when connecting to it.
+/// Returns the settings of a connection to each host of a URL.
 fn each_host(config: &Config) -> Result<Vec<Config>, &'static str> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = hosts.len().max(addresses.len());
@@ -216,8 +216,8 @@ fn each_host(config: &Config) -> Result<Vec<Config>, &'static str> {
     Ok((0..count).map(one).collect())
 }
 
-/// What is said when connecting to each of a host's addresses; where it has none, to the host. The name stays:
-/// the server's certificate is for it.
+/// Returns the settings of a connection to each of a host's addresses; if it has none, to the host. The name
+/// stays: the server's certificate is for it.
 fn at_each(host: &Config, addresses: &[IpAddr]) -> Vec<Config> {
     let at = |address: &IpAddr| {
         let mut one = host.clone();
@@ -227,7 +227,7 @@ fn at_each(host: &Config, addresses: &[IpAddr]) -> Vec<Config> {
     if addresses.is_empty() { vec![host.clone()] } else { addresses.iter().map(at).collect() }
 }
 
-/// Whether all hosts are this machine: what goes to them passes no network. An address comes before the name.
+/// Returns whether all hosts are this machine: traffic passes no network. An address comes before the name.
 fn is_local(config: &Config) -> bool {
     let is_loopback =
         |name: &str| name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback());

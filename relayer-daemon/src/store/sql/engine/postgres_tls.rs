@@ -36,7 +36,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// Connects to one host.
+/// A TLS connector to one host.
 pub(super) struct ToHost {
     tls: Tls,
     host: ServerName<'static>,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::store::{Result, StoreError};
 
-/// How long to wait for another process's lock.
+/// Timeout of another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<rusqlite::Error> for StoreError {
@@ -39,7 +39,7 @@ pub(in super::super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// The connection that writes. Makes the schema in an empty file, and brings an older one up to date.
+    /// Sets up the connection that writes: makes the schema in an empty file, brings an older one up to date.
     pub(in super::super) fn writer(mut db: Connection) -> Result<Self> {
         db.busy_timeout(BUSY_TIMEOUT)?;
         sqlite_format::migrate(&mut db)?;
@@ -49,28 +49,28 @@ impl Sqlite {
         Ok(Self::raw(db))
     }
 
-    /// Whether the file holds a journal of this program's version; changes nothing.
+    /// Returns whether the file holds a journal of this program's version; changes nothing.
     pub(in super::super) fn is_current(path: &Path) -> Result<bool> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
         sqlite_format::is_current(&db)
     }
 
-    /// A connection that reads.
+    /// Sets up a connection that reads.
     pub(in super::super) fn reader(db: Connection) -> Result<Self> {
         db.busy_timeout(BUSY_TIMEOUT)?;
         db.pragma_update(None, "query_only", true)?;
         Ok(Self::raw(db))
     }
 
-    /// A connection to a file that another process may be writing; `None` if the file is empty.
+    /// Opens a connection to a file that another process may be writing; `None` if the file is empty.
     pub(in super::super) fn beside_a_writer(path: &Path) -> Result<Option<Self>> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
         Ok((!sqlite_format::is_empty(&db)?).then(|| Self::raw(db)))
     }
 
-    /// A connection as it is.
+    /// Wraps a connection as it is.
     pub(super) const fn raw(db: Connection) -> Self {
         Self { db, statements: &SQLITE, clock: None }
     }
@@ -80,7 +80,7 @@ impl Sqlite {
         Ok(self.db.execute_batch(include_str!("sqlite_fleet.sql"))?)
     }
 
-    /// The same connection to the tables of a fleet, with this clock, which counts milliseconds.
+    /// Returns the connection with the statements of a fleet and this clock, which counts milliseconds.
     pub(in super::super) fn of_a_fleet(self, clock: Arc<AtomicI64>) -> Self {
         Self { statements: &FLEET_ON_SQLITE, clock: Some(clock), ..self }
     }

@@ -1,5 +1,5 @@
-//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the
-//! versions before to it.
+//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and the migrations
+//! from older versions.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -7,7 +7,7 @@ use crate::store::{Result, StoreError};
 
 /// The version that this program writes.
 const VERSION: u32 = 10;
-/// The versions before, each with what brings it to the next: they are brought up to date before anything is
+/// The older versions, each with its migration to the next one. Migrations run before anything else is
 /// written.
 const BEFORE: [(u32, &str); 3] =
     [(7, include_str!("sqlite_8.sql")), (8, OPERATOR), (9, include_str!("sqlite_10.sql"))];
@@ -34,10 +34,10 @@ pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     Ok(tx.commit()?)
 }
 
-/// Whether the file holds nothing yet.
+/// Returns whether the file holds nothing yet.
 ///
 /// # Errors
-/// [`StoreError::Format`] if it holds anything but this schema or that of a version before.
+/// [`StoreError::Format`] if it holds anything but this schema or that of an older version.
 pub(super) fn is_empty(db: &Connection) -> Result<bool> {
     let found = version(db)?;
     if found == VERSION || BEFORE.iter().any(|(before, _)| *before == found) {
@@ -51,10 +51,10 @@ pub(super) fn is_empty(db: &Connection) -> Result<bool> {
     Err(StoreError::Format { file, found, oldest, known: VERSION })
 }
 
-/// Whether the file holds a journal of this version; changes nothing.
+/// Returns whether the file holds a journal of this version; changes nothing.
 ///
 /// # Errors
-/// [`StoreError::Older`] for a version before, [`StoreError::Format`] for anything else.
+/// [`StoreError::Older`] for an older version, [`StoreError::Format`] for anything else.
 pub(super) fn is_current(db: &Connection) -> Result<bool> {
     if is_empty(db)? {
         return Ok(false);
@@ -71,7 +71,7 @@ fn version(db: &Connection) -> Result<u32> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
-/// Writes the version as it is: one page, whatever the file holds.
+/// Writes the version unchanged: one page, whatever the file holds.
 pub(super) fn rewrite_version(tx: &Connection) -> Result<()> {
     Ok(tx.pragma_update(None, "user_version", version(tx)?)?)
 }

@@ -15,12 +15,12 @@ pub(in super::super) enum Value {
     Bool(bool),
     Text(String),
     Blob(Vec<u8>),
-    /// Values of one type. SQLite, which has no arrays, gets hashes alone: a JSON array of hexadecimal texts.
+    /// Values of one type. SQLite has no arrays, and gets only hashes: a JSON array of hexadecimal texts.
     Array(Vec<Value>),
 }
 
 impl Value {
-    /// Hashes, such as the ids of relays.
+    /// Creates an array of hashes, such as the ids of relays.
     pub(in super::super) fn ids(ids: &[B256]) -> Self {
         Self::Array(ids.iter().map(Self::from).collect())
     }
@@ -67,7 +67,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// The parameters of a statement.
+/// Builds the parameters of a statement.
 macro_rules! values {
     ($($value:expr),* $(,)?) => {
         &[$($crate::store::sql::engine::Value::from($value)),*] as &[$crate::store::sql::engine::Value]
@@ -77,7 +77,7 @@ pub(in super::super) use values;
 
 /// A type that is read from a column.
 pub(in super::super) trait FromValue: Sized {
-    /// `None` for a value of another type.
+    /// Reads a value; `None` for one of another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -94,9 +94,9 @@ macro_rules! from_value {
 from_value! {
     i64: Value::Integer(integer) => Some(*integer);
     u32: Value::Integer(integer) => (*integer).try_into().ok();
-    // 64 bits, which they store signed.
+    // The databases store 64 bits signed.
     u64: Value::Integer(integer) => Some(integer.cast_unsigned());
-    // More than they have.
+    // The databases have no 128-bit integers.
     u128: Value::Text(text) => text.parse().ok();
     String: Value::Text(text) => Some(text.clone());
     DaemonId: Value::Text(text) => Some(Self(text.as_str().into()));
@@ -138,23 +138,23 @@ pub(in super::super) struct Row {
 }
 
 impl Row {
-    /// Its values, in the order of the columns.
+    /// Returns its values, in the order of the columns.
     pub(in super::super) fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Its columns, each with its value.
+    /// Iterates over its columns, each with its value.
     pub(in super::super) fn columns(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.names.iter().map(String::as_str).zip(&self.values)
     }
 
-    /// A row of these columns.
+    /// Creates a row of these columns.
     pub(super) const fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
         Self { names, values }
     }
 }
 
-/// The first row that a query finds.
+/// Returns the first row that a query finds.
 pub(in super::super) fn first<T>(
     db: &Db,
     sql: &'static str,
@@ -164,7 +164,7 @@ pub(in super::super) fn first<T>(
     db.query(sql, values)?.first().map(read).transpose()
 }
 
-/// All rows that a query finds.
+/// Returns all rows that a query finds.
 pub(in super::super) fn all<T>(
     db: &Db,
     sql: &'static str,
@@ -174,18 +174,18 @@ pub(in super::super) fn all<T>(
     db.query(sql, values)?.iter().map(read).collect()
 }
 
-/// A column.
+/// Reads a column.
 pub(in super::super) fn column<T: FromValue>(row: &Row, name: &'static str) -> Result<T> {
     let value = row.names.iter().zip(&row.values).find(|(column, _)| *column == name);
     value.and_then(|(_, value)| T::from_value(value)).ok_or(StoreError::Corrupt(name))
 }
 
-/// A column of another type, stored as text.
+/// Reads a column of another type, stored as text.
 pub(in super::super) fn text<T: FromStr>(row: &Row, name: &'static str) -> Result<T> {
     column::<String>(row, name)?.parse().map_err(|_| StoreError::Corrupt(name))
 }
 
-/// The first column of the first row that a query finds.
+/// Returns the first column of the first row that a query finds.
 pub(in super::super) fn single<T: FromValue>(
     db: &Db,
     sql: &'static str,
@@ -194,7 +194,7 @@ pub(in super::super) fn single<T: FromValue>(
     db.query(sql, values)?.first().map(only).transpose()
 }
 
-/// The first column of all rows that a query finds.
+/// Returns the first column of all rows that a query finds.
 pub(in super::super) fn each<T: FromValue>(db: &Db, sql: &'static str, values: &[Value]) -> Result<Vec<T>> {
     db.query(sql, values)?.iter().map(only).collect()
 }

@@ -1,6 +1,6 @@
-//! What writes. A database that locks rows runs each write in a transaction of its own, on one of a few
-//! connections, and makes group commits itself. A file has one thread that writes: it takes closures from a
-//! queue and commits them in batches.
+//! The writer. A database that locks rows runs each write in a transaction of its own, on one of a few
+//! connections, and makes group commits itself. A file has one writing thread: it takes closures from a queue
+//! and commits them in batches.
 //!
 //! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a
 //! savepoint, so that its own error undoes its own writes only. Its caller gets the result once the batch is
@@ -27,23 +27,23 @@ type Answer = Box<dyn FnOnce(Result<()>)>;
 /// A write, to be run in an open transaction, alone or among others. Returns whether it has failed.
 type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
 
-/// What writes. Dropping it waits until a thread that writes has closed its connection.
+/// The writer of a database. Dropping it waits until its thread, if it has one, has closed the connection.
 pub(in super::super) struct Writer {
     way: Way,
     doubts: Arc<AtomicU64>,
     stats: Arc<StoreStats>,
 }
 
-/// How writes get to the database.
+/// The path of writes to the database.
 enum Way {
     /// Through a thread's queue; both are `None` only while this is dropped.
     Thread(Option<mpsc::Sender<Write>>, Option<JoinHandle<()>>),
-    /// Each on a connection that is free.
+    /// Each on a free connection.
     Connections(Connections),
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the writing thread.
     pub(in super::super) fn start(db: Box<dyn Engine>) -> Result<Self> {
         let (queue, writes) = mpsc::channel();
         let doubts = Arc::new(AtomicU64::new(0));
@@ -57,7 +57,7 @@ impl Writer {
         Ok(Self { way: Way::Thread(Some(queue), Some(thread)), doubts, stats })
     }
 
-    /// Writes on these connections, to a database that locks rows.
+    /// Creates a writer on these connections, to a database that locks rows.
     pub(in super::super) fn on(connections: Connections) -> Self {
         Self { way: Way::Connections(connections), doubts: Arc::default(), stats: Arc::default() }
     }
@@ -104,13 +104,13 @@ impl Writer {
         })
     }
 
-    /// How many commits have failed so far. With a database behind a network, such a batch may be there all
-    /// the same.
+    /// Returns the number of commits so far that the database did not confirm. Over a network, their writes
+    /// may be there all the same.
     pub(in super::super) fn doubts(&self) -> u64 {
         self.doubts.load(Ordering::Acquire)
     }
 
-    /// What its writes have taken.
+    /// Returns the statistics of its writes.
     pub(in super::super) fn stats(&self) -> &StoreStats {
         &self.stats
     }
@@ -181,21 +181,21 @@ fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64, stats: &StoreStats) {
         Ok(()) => end(db, answers.len(), doubts),
     };
     roll_back(db);
-    // Before the callers hear of it.
+    // Before the callers get their results.
     stats.committed(answers.len(), began.elapsed());
     for answer in answers {
         answer(committed.clone());
     }
 }
 
-/// Commits a transaction of so many writes.
+/// Commits a transaction of this many writes.
 fn end(db: &Db, writes: usize, doubts: &AtomicU64) -> Result<()> {
     // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
     db.commit().map_err(|error| {
         tracing::error!(%error, writes, "journal not committed");
         match error {
             StoreError::Unreachable(_) => {
-                // Before the callers hear of it.
+                // Before the callers get their results.
                 doubts.fetch_add(1, Ordering::Release);
                 error
             }

@@ -1,7 +1,7 @@
-//! The statements that SQLite and Postgres do not have in the same words: a file for each, of one shape.
+//! The statements that differ between SQLite and Postgres: a file for each, of one shape.
 //!
-//! All others stand beside the code that runs them, in words of both: `$1` for a parameter, and `rowid` for
-//! the order of insertion. What differs in a few words stands here once.
+//! All others stand beside the code that runs them, in SQL of both: `$1` for a parameter, and `rowid` for the
+//! order of insertion. Statements that differ in a few words stand here once.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -13,42 +13,42 @@ pub(in super::super) use self::sqlite::{FLEET_ON_SQLITE, SQLITE};
 
 /// The statements of a database. Their parameters are described where they are used.
 pub(in super::super) struct Statements {
-    /// What locks rows; `None` where one transaction writes at a time.
+    /// The statements that lock rows; `None` where one transaction writes at a time.
     pub(in super::super) locks: Option<Locks>,
-    /// The frequent writes of a fleet; `None` where it has the general way alone.
+    /// The frequent writes of a fleet; `None` where only the general statements exist.
     pub(in super::super) frequent: Option<Frequent>,
-    /// A new relay.
+    /// Inserts a new relay.
     pub(in super::super) insert_relay: &'static str,
-    /// The standing of a relay; of several where the database knows lists.
+    /// Selects the standing of a relay; of several where the database knows arrays.
     pub(in super::super) standing: &'static str,
     /// Charges a rate by the database's clock, or by $4, if the bucket, which is empty again at `full_at`,
     /// has room for one more.
     pub(in super::super) charge_rate: &'static str,
-    /// The epoch of a lease, which does not end before the transaction.
+    /// Selects the epoch of a lease, and keeps the lease until the transaction ends.
     pub(in super::super) hold_lease: &'static str,
-    /// Daemons that are gone, but for those that another transaction is deleting.
+    /// Deletes daemons that are gone, except those that another transaction is deleting.
     pub(in super::super) delete_daemons: &'static str,
-    /// Relays that are to be archived, and that no other transaction has locked.
+    /// Selects relays that are to be archived, and that no other transaction has locked.
     pub(in super::super) to_archive: &'static str,
-    /// Nonces without a relay that are to be deleted, and that no other transaction has locked.
+    /// Selects nonces without a relay that are to be deleted, and that no other transaction has locked.
     pub(in super::super) old_gaps: &'static str,
-    /// The accounts with mined nonces that are not final.
+    /// Selects the accounts with mined nonces that are not final.
     pub(in super::super) unsettled: &'static str,
-    /// The mined nonces of a block that is not compared with the chain.
+    /// Selects the mined nonces of a block that was not compared with the chain yet.
     pub(in super::super) nonces_of_block: &'static str,
-    /// Has the nonces of blocks found on the chain.
+    /// Marks the nonces of blocks as found on the chain.
     pub(in super::super) checked: &'static str,
-    /// Has all blocks compared again that are not final.
+    /// Marks all blocks that are not final to be compared again.
     pub(in super::super) doubt: &'static str,
-    /// The relays of blocks whose webhooks are told of their finality.
+    /// Selects the relays of blocks that report their finality to a webhook.
     pub(in super::super) told_of_blocks: &'static str,
-    /// Has the nonces of blocks safe or final.
+    /// Marks the nonces of blocks as safe or final.
     pub(in super::super) promote: &'static str,
-    /// Has events that are written after a migration come behind those that were copied.
+    /// Makes events that are written after a migration come behind those that were copied.
     pub(in super::super) next_sequence: Option<&'static str>,
 }
 
-/// What locks rows until the transaction ends; [`super::super::locks`] says what for.
+/// Statements that lock rows until the transaction ends; [`super::super::locks`] has their purposes.
 pub(in super::super) struct Locks {
     pub(in super::super) lease: &'static str,
     pub(in super::super) leases_of: &'static str,
@@ -59,33 +59,33 @@ pub(in super::super) struct Locks {
     pub(in super::super) lease_and_requests: &'static str,
     pub(in super::super) relays_of: &'static str,
     pub(in super::super) free_relays: &'static str,
-    /// Makes the row of a key's gas that `key` locks.
+    /// Makes the row of an API key's gas that `key` locks.
     pub(in super::super) make_key: &'static str,
     pub(in super::super) key: &'static str,
     pub(in super::super) budget: &'static str,
 }
 
-/// The writes of a fleet that each relay needs, one message each. Each does the usual case, or nothing;
-/// [`super::super::frequent`] runs them.
+/// The writes of a fleet that each relay needs, one message each. Each handles the usual case, or does
+/// nothing; [`super::super::frequent`] runs them.
 pub(in super::super) struct Frequent {
     /// Writes a relay that is not known.
     pub(in super::super) accept: &'static str,
-    /// The relay is locked before the budget, and the budget has not changed since the sums were read.
+    /// Reserves a relay's cost: locks the relay, then the budget if it is as it was when the sums were read.
     pub(in super::super) reserve: &'static str,
-    /// Writes all that are given, or none.
+    /// Writes all given transactions, or none.
     pub(in super::super) record: &'static str,
-    /// Of relays that were executed, are pending, and have no API key, while a window is open. Returns those
+    /// Settles executed relays that are pending and have no API key, while a window is open. Returns these
     /// relays.
     pub(in super::super) settle: &'static str,
 }
 
-/// A new relay with the daemon that runs it.
+/// Inserts a new relay with the daemon that runs it.
 const INSERT_FOR_HOLDER: &str = "
 INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 
-/// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that
-/// is gone (-1) nothing is known, and one that the forwarder refused has left the forwarder nonce unused.
+/// Selects the standings of relays; $2 and $3 are an account and a nonce. A rival in a block that is gone
+/// (-1) does not count, nor does one that the forwarder refused, which has left the forwarder nonce unused.
 macro_rules! standing {
     ($holder:literal, $relays:literal) => {
         concat!(

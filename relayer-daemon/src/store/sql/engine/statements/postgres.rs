@@ -1,4 +1,4 @@
-//! Postgres's words. Locks are taken in the order of [`super::super::super::locks`].
+//! The statements of Postgres. Locks are taken in the order of [`super::super::super::locks`].
 
 use super::{Frequent, INSERT_FOR_HOLDER, Locks, Statements, alike, standing};
 

@@ -1,8 +1,8 @@
-//! SQLite's words. `INDEXED BY`: its planner takes an account's nonces for few.
+//! The statements of SQLite. They need `INDEXED BY`: its planner assumes few nonces of an account.
 
 use super::{INSERT_FOR_HOLDER, Statements, alike, standing};
 
-/// The statements of a daemon that is alone.
+/// The statements of a daemon without a fleet.
 pub(in super::super::super) const SQLITE: Statements = Statements {
     locks: None,
     frequent: None,
