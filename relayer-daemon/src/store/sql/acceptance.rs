@@ -1,7 +1,7 @@
 //! The acceptance of relays, and the API keys that sponsor them.
 //!
-//! A relay in flight counts to its key with the most gas that it may use, one that has ended with what it
-//! used.
+//! A relay in flight counts against its key with the most gas that it may use, one that has ended with the
+//! gas that it used.
 
 use alloy::primitives::B256;
 
@@ -20,7 +20,7 @@ impl Store {
     /// Writes an accepted relay. A dropped one starts afresh; one that was carried out stays as it is.
     pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted> {
         if let Some((daemon, frequent)) = self.frequent() {
-            // Most are new, and one statement then.
+            // Most relays are new: one statement then.
             let columns = relays::columns(relay, Some(daemon), now);
             if self.write_single(move |db| db.execute(frequent.accept, &columns))? > 0 {
                 return Ok(Accepted::Pending);
@@ -30,7 +30,7 @@ impl Store {
         self.write(move |db| accept(db, &relay, daemon.as_ref(), now))
     }
 
-    /// The same for a relay that an API key sponsors, if the key's gas of the day covers it.
+    /// Writes an accepted relay that an API key sponsors, if the key's gas of the day covers it.
     pub fn accept_sponsored(
         &self,
         relay: &NewRelay,
@@ -66,8 +66,8 @@ impl Store {
         })
     }
 
-    /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their
-    /// reservations back; they must run through the pipeline again.
+    /// Returns the pending relays without a nonce in flight: the daemon died between accepting and signing.
+    /// Gives their reservations back; they must run through the pipeline again.
     pub fn unsent(&self, now: u64) -> Result<Vec<NewRelay>> {
         let query = "SELECT * FROM relays WHERE state = 'pending'
              AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
@@ -112,7 +112,7 @@ fn accept(tx: &Db, relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> Res
     Ok(Accepted::Pending)
 }
 
-/// Whether a relay is pending that another daemon of the fleet runs, or may take.
+/// Returns whether a relay is pending that another daemon of the fleet runs, or may take.
 fn is_elsewhere(db: &Db, id: &B256, daemon: Option<&DaemonId>) -> Result<bool> {
     let Some(daemon) = daemon else { return Ok(false) };
     let query = "SELECT holder FROM relays WHERE id = $1 AND state = 'pending'";

@@ -1,4 +1,4 @@
-//! How the operations reach the database: reads in one transaction, and writes, each only as far as this
+//! Access of the operations to the database: reads in one transaction, and writes, each only as far as this
 //! daemon may write.
 
 use std::sync::{
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::store::{DaemonId, Payer, Result, StoreError};
 
-/// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
+/// The most operations that block a thread at once: fewer than the runtime has, so that leases find one.
 pub(super) const CONCURRENT: usize = 256;
-/// The same, besides those, of each store with readers of its own, such as that of clients.
+/// The most operations, besides those, of each store with its own readers, such as the one for clients.
 pub(super) const CONCURRENT_OF_OWN_READER: usize = 64;
 
 /// Faults for tests, each injected while its flag is set.
@@ -28,12 +28,12 @@ pub struct StoreFaults {
     pub disk_full: Arc<AtomicBool>,
     /// Every operation fails without effect, as after the death of the process.
     pub dead: Arc<AtomicBool>,
-    /// Operations neither begin nor end, as in a process that stands still.
+    /// Operations neither begin nor end, as in a stalled process.
     pub paused: Option<watch::Receiver<bool>>,
 }
 
 impl StoreFaults {
-    /// Waits while the process stands still.
+    /// Waits while operations are paused.
     async fn go_on(&self) {
         if let Some(mut paused) = self.paused.clone() {
             // Without its sender nothing pauses any more.
@@ -52,7 +52,7 @@ impl Store {
         self.run_at_once(work).await
     }
 
-    /// The same without waiting for other operations.
+    /// Runs a closure on the store as [`Store::run`] does, without waiting for other operations.
     pub async fn run_at_once<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
@@ -79,7 +79,7 @@ impl Store {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
-    /// A write about leases.
+    /// Runs a write about leases.
     pub(super) fn write_leases<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
@@ -88,8 +88,8 @@ impl Store {
         self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
-    /// A write of one statement that is right whatever else is written at that moment: where several
-    /// transactions write at once the connections that read run it, too.
+    /// Runs a write of one statement that is right whatever else is written at that moment. Where several
+    /// transactions write at once, the connections that read run it, too.
     pub(super) fn write_single<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
@@ -101,18 +101,18 @@ impl Store {
         self.readers.single(work)
     }
 
-    /// A write that commits by itself.
+    /// Runs a write that commits by itself.
     pub(super) fn write_committing<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         self.may_write()?;
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run_committing(work)
     }
 
-    /// The daemon of a fleet, where the database has the statements of its frequent writes.
+    /// Returns the daemon of a fleet, if the database has statements for frequent writes, with these.
     pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static Frequent)> {
         self.daemon.as_ref().zip(self.frequent)
     }
 
-    /// A read of one statement.
+    /// Runs a read of one statement.
     pub(super) fn read_single<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
@@ -130,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// A write about an account's nonces: in a fleet it fails if another daemon has the account by now.
+    /// Runs a write about an account's nonces: in a fleet it fails if another daemon has the account by now.
     pub(super) fn write_for<T: Send + 'static>(
         &self,
         payer: Payer,
@@ -145,7 +145,7 @@ impl Store {
         })
     }
 
-    /// A write about a relay without a nonce: in a fleet it fails if another daemon runs it by now.
+    /// Runs a write about a relay without a nonce: in a fleet it fails if another daemon runs it by now.
     pub(super) fn write_about<T: Send + 'static>(
         &self,
         relay: B256,

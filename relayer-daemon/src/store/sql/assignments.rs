@@ -1,4 +1,4 @@
-//! Nonces with all that was signed for them, as they are read.
+//! Reads of nonces, with all that was signed for them.
 
 use alloy::primitives::{Address, B256};
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Store {
-    /// The budget as it stands at `now`.
+    /// Returns the budget as it stands at `now`.
     pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget> {
         self.read(|db| Ok(Usage::read(db, Vec::new(), None, now)?.budget(limit_wei)))
     }
@@ -28,7 +28,7 @@ impl Store {
         self.write_about(id, move |db| reserve(db, &id, wei, limit_wei, now))
     }
 
-    /// What is known of a relay, as [`Store::outcome`] tells it, and whether the budget and the shares of its
+    /// Returns what [`Store::outcome`] returns for a relay, and whether the budget and the shares of its
     /// parties would allow it `wei` more, where the cheapest relay costs `least_wei`.
     pub fn look_up(
         &self,
@@ -49,8 +49,8 @@ impl Store {
     }
 
     /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
-    /// Fails with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node
-    /// says that has not heard of that.
+    /// Fails with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, even if a stale
+    /// node still says otherwise.
     pub fn reserve_share(
         &self,
         id: B256,
@@ -106,7 +106,7 @@ pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) 
     Ok(allowed)
 }
 
-/// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
+/// Returns whether `extra_wei` more may be in flight; if so, the window is open afterwards.
 pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool> {
     locks::budget(tx)?;
     let usage = Usage::read(tx, Vec::new(), None, now)?;
@@ -117,7 +117,7 @@ pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Resu
     Ok(allowed)
 }
 
-/// A window in which nothing is paid or reserved has not been opened.
+/// Closes the window if nothing is paid or reserved in it.
 pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<()> {
     locks::budget(tx)?;
     let usage = Usage::read(tx, Vec::new(), None, now)?;
@@ -152,11 +152,11 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
     spent.iter().try_for_each(|row| tx.run(upsert!("($1, $2)"), row))
 }
 
-/// The most parties that a request has.
+/// The most parties of a request.
 const PARTIES: usize = 4;
 
-/// What parties were charged, and what is reserved by nonces that were given up; the window; what is reserved
-/// by pending relays, and by gaps that are not filled.
+/// Selects the charges of parties and the reservations of nonces that were given up; the window; the
+/// reservations of pending relays; and the gaps that are not filled.
 const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS opened_at,
          CAST(NULL AS BYTEA) AS id, CAST(NULL AS BYTEA) AS signer, CAST(NULL AS BYTEA) AS client,
          CAST(NULL AS BYTEA) AS account, CAST(NULL AS BIGINT) AS nonce
@@ -167,7 +167,7 @@ const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS op
      UNION ALL SELECT NULL, '0', NULL, NULL, NULL, NULL, account, nonce FROM nonces
          WHERE state = 'open' AND relay IS NULL";
 
-/// The parameters of [`USED`].
+/// Returns the parameters of [`USED`].
 fn keys(parties: &[Party], now: u64) -> Vec<Value> {
     let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
     keys.resize(PARTIES, None);
@@ -175,10 +175,10 @@ fn keys(parties: &[Party], now: u64) -> Vec<Value> {
     keys.into_iter().map(Value::from).collect()
 }
 
-/// The budget's use, in all and by some parties.
+/// The use of the budget, in all and by some parties.
 struct Usage {
     window: Window,
-    /// Reserved, but for the own relay.
+    /// Reserved in all, without the own relay.
     reserved_wei: u128,
     /// Reserved by the own relay.
     own_wei: u128,
@@ -192,7 +192,7 @@ impl Usage {
         Self::of(db, &rows, parties, own, now)
     }
 
-    /// The use as rows of [`USED`] tell it.
+    /// Reads the use from rows of [`USED`].
     fn of(db: &Db, rows: &[Row], parties: Vec<Party>, own: Option<&B256>, now: u64) -> Result<Self> {
         let parties = parties.into_iter().map(|party| (party, BudgetUsage::default())).collect();
         let mut usage = Self { window: Window::default(), reserved_wei: 0, own_wei: 0, parties, now };
@@ -237,8 +237,8 @@ impl Usage {
         Budget { limit_wei, window: self.window, reserved_wei }
     }
 
-    /// What the budget and the parties' shares say to a reservation of `wei`, where the cheapest relay costs
-    /// `least_wei` and `no_op_wei` must fit beside it.
+    /// Checks a reservation of `wei` against the budget and the parties' shares, where the cheapest relay
+    /// costs `least_wei` and `no_op_wei` must fit beside it.
     fn check(&self, wei: u128, least_wei: u128, no_op_wei: u128, allowance: &Allowance) -> Reservation {
         let total = BudgetUsage { settled_wei: self.window.settled_wei, reserved_wei: self.reserved_wei };
         let used: Vec<_> = self.parties.iter().map(|(party, used)| (party.into(), *used)).collect();
@@ -247,7 +247,7 @@ impl Usage {
     }
 }
 
-/// The stored form of a party: a byte for its kind, then its address.
+/// Returns the stored form of a party: a byte for its kind, then its address.
 fn key(party: Party) -> Vec<u8> {
     let (kind, address) = match party {
         Party::Signer(address) => (0, address.to_vec()),
@@ -263,7 +263,7 @@ pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<()> {
     tx.run("UPDATE relays SET reserved_wei = $2 WHERE id = $1", values![id, wei])
 }
 
-/// Writes the window. If it was not open before, what parties have spent is of an earlier one.
+/// Writes the window. If it was not open before, deletes what parties have spent in an earlier one.
 fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<()> {
     if before.window.opened_at.is_none() {
         tx.run("DELETE FROM spending WHERE party <= $1", values![given_up::reserved_since(before.now)])?;

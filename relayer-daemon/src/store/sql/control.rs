@@ -1,4 +1,4 @@
-//! The operator's orders: what is in force, who gave it, and what daemons say of themselves.
+//! The operator's orders: those in force, the journal of who gave them, and the daemons' reports.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
@@ -23,12 +23,12 @@ use crate::{
 const KEPT: i64 = 365 * 24 * 60 * 60;
 /// Seconds for which a relay stays cancelled, should a reorganisation undo its end.
 const CANCELLED: i64 = 24 * 60 * 60;
-/// How many operations are listed.
+/// The most operations that are listed.
 const LISTED: i64 = 1_000;
-/// How many relays one step of an export reads.
+/// Relays that one step of an export reads.
 const STEP: i64 = 1_000;
 
-/// The names of the rows.
+// Names of rows in the table `control`.
 const PAUSED: &str = "paused";
 const CORDONED: &str = "cordoned";
 const RELOAD: &str = "reload";
@@ -52,7 +52,7 @@ impl Store {
         })
     }
 
-    /// The orders in force.
+    /// Returns the orders in force.
     pub fn orders(&self) -> Result<Orders> {
         let rows = self.read_single(|db| db.query("SELECT * FROM control", values![]))?;
         let mut orders = Orders::default();
@@ -70,7 +70,7 @@ impl Store {
         Ok(orders)
     }
 
-    /// The orders that were given from `since` on, oldest first: at most the newest thousand.
+    /// Returns the orders that were given from `since` on, oldest first: at most the newest thousand.
     pub fn operations(&self, since: u64) -> Result<Vec<Operation>> {
         let query = "SELECT * FROM operations WHERE at >= $1 ORDER BY sequence DESC LIMIT $2";
         let mut found = self.read_single(|db| all(db, query, values![since, LISTED], operation))?;
@@ -78,19 +78,19 @@ impl Store {
         Ok(found)
     }
 
-    /// What the journal's writes have taken, and how many connections to the database were made; `None` if it
-    /// is only read.
+    /// Returns the statistics of the journal's writes, and the number of connections made to the database;
+    /// `None` if it is only read.
     pub fn stats(&self) -> Option<(&StoreStats, u64)> {
         Some((self.writer.as_ref()?.stats(), self.connects.load(Ordering::Relaxed)))
     }
 
-    /// The order that was given last.
+    /// Returns the order that was given last.
     pub fn last_operation(&self) -> Result<Option<Operation>> {
         let query = "SELECT * FROM operations ORDER BY sequence DESC LIMIT 1";
         self.read_single(|db| first(db, query, values![], operation))
     }
 
-    /// Writes what this daemon says of itself, and forgets daemons that are gone.
+    /// Writes this daemon's report, and deletes those of daemons that are gone.
     pub fn report(&self, report: &DaemonReport) -> Result<()> {
         let report = report.clone();
         self.write_leases(move |db| {
@@ -114,7 +114,7 @@ impl Store {
         })
     }
 
-    /// Withdraws what a daemon said of itself: it stops.
+    /// Deletes the report of a daemon that stops.
     pub fn withdraw_report(&self, daemon: &str) -> Result<()> {
         let daemon = daemon.to_owned();
         self.write_leases(move |db| {
@@ -122,7 +122,7 @@ impl Store {
         })
     }
 
-    /// What daemons say of themselves that have not been silent.
+    /// Returns the reports of the daemons that have not been silent.
     pub fn reports(&self) -> Result<Vec<DaemonReport>> {
         self.read(|db| {
             let query = "SELECT * FROM daemon_reports WHERE reported_at > $1 ORDER BY host, daemon";
@@ -139,7 +139,7 @@ impl Store {
         })
     }
 
-    /// The accounts that the store knows: those with open nonces, and in a fleet those that were ever leased.
+    /// Returns the accounts that the store knows: those with open nonces, in a fleet also all ever leased.
     pub fn account_records(&self) -> Result<Vec<AccountRecord>> {
         let is_shared = self.is_shared();
         self.read(|db| {
@@ -160,8 +160,8 @@ impl Store {
         })
     }
 
-    /// Relays that ended at or after `since`, in the order of their ends: those after the place `after`, some
-    /// at a time. Archived ones, of which keys and costs are not kept, are not among them.
+    /// Returns relays that ended at or after `since`, in the order of their ends: some of those after the
+    /// place `after`. Archived ones are left out, because their keys and costs are not kept.
     pub fn ended_relays(&self, since: u64, after: Option<(u64, B256)>) -> Result<Vec<ExportedRelay>> {
         let (from, id) = after.map_or((since, Vec::new()), |(at, id)| (at, id.to_vec()));
         let query = "SELECT ended.*, nonces.account, nonces.mined_hash, nonces.paid_wei
@@ -258,7 +258,7 @@ fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect> {
     Ok(if changed > 0 { Effect::Done } else { Effect::Already })
 }
 
-/// Ends a relay that has no nonce in flight; one that has is marked, for its account's sender.
+/// Ends a relay that has no nonce in flight; if it has one, only marks it for its account's sender.
 fn cancel(db: &Db, relay: B256) -> Result<Effect> {
     let now = seconds(db)?;
     locks::relay(db, &relay)?;
@@ -287,15 +287,15 @@ pub(super) fn forget_cancelled(db: &Db, now: i64) -> Result<()> {
     )
 }
 
-/// Whether a relay is marked as cancelled.
+/// Returns whether a relay is marked as cancelled.
 pub(super) fn is_marked(db: &Db, relay: &B256) -> Result<bool> {
     let query = "SELECT since FROM control WHERE name = $1 AND subject = $2";
     Ok(!db.query(query, values![CANCEL, relay.as_slice()])?.is_empty())
 }
 
 /// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
-/// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then,
-/// loses the lease, and with it all that it knows of these nonces.
+/// that safe, and the worst is one paid revert. If a daemon holds the account, which must be cordoned then,
+/// it loses the lease, and with it all that it knows of these nonces.
 fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect> {
     if is_shared {
         locks::lease(db, &account)?;

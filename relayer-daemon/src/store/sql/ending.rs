@@ -14,8 +14,8 @@ use crate::{
 
 impl Store {
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
-    /// ended by the late receipt of a nonce given up as lost stays as it is. Returns how it has ended.
-    /// Fails with [`StoreError::HeldElsewhere`] while it has a nonce in flight, which decides.
+    /// ended by the late receipt of a nonce given up as lost stays as it is. Returns its outcome. Fails with
+    /// [`StoreError::HeldElsewhere`] while it has a nonce in flight, which decides.
     pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<RelayOutcome> {
         let outcome = outcome.clone();
         self.write_about(id, move |db| {
@@ -36,7 +36,7 @@ impl Store {
     }
 }
 
-/// Writes how a relay ended, and gives its reservation back.
+/// Writes a relay's outcome, and gives its reservation back.
 pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<()> {
     let (mined, failure, agent_id) = outcome.parts();
     let sponsor = key_gas::sponsor(tx, id)?;

@@ -1,7 +1,7 @@
 //! The outbox of webhooks.
 //!
-//! The events of a relay are delivered in order: only the oldest open one has a time at which it is due, and
-//! its end makes the next one due.
+//! The events of a relay are delivered in order: only the oldest open one has a due time, and its end makes
+//! the next one due.
 
 use std::collections::BTreeSet;
 
@@ -17,26 +17,26 @@ use crate::store::{
     events::{self, DeliveryResult, EventKind, EventPlace, Replay, TRIED_SECONDS, WebhookEvent},
 };
 
-/// How many events one step of pruning or of a replay takes at most.
+/// The most events of one step of pruning or of a replay.
 const STEP: u64 = 64;
 
 /// The operations on events; as with the others, each is atomic, and durable when it returns.
 impl Store {
-    /// The events of an API key that are due at `now`, at most `count`.
+    /// Returns the events of an API key that are due at `now`, at most `count`.
     pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>> {
         let query =
             "SELECT * FROM webhook_events WHERE api_key = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3";
         self.read_single(|db| all(db, query, values![key, now, count as u64], event))
     }
 
-    /// When the oldest event that is neither delivered nor given up was written.
+    /// Returns the time of the oldest event that is neither delivered nor given up.
     pub fn oldest_open_event(&self) -> Result<Option<u64>> {
         let query = "SELECT created_at FROM webhook_events
              WHERE due_at IS NOT NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
         self.read_single(|db| single(db, query, values![]))
     }
 
-    /// The API keys with events that are neither delivered nor given up.
+    /// Returns the API keys with events that are neither delivered nor given up.
     pub fn keys_with_open_events(&self) -> Result<Vec<String>> {
         let query = "SELECT api_key FROM webhook_events WHERE due_at IS NOT NULL AND api_key > $1
              ORDER BY api_key LIMIT 1";
@@ -49,7 +49,7 @@ impl Store {
         })
     }
 
-    /// Gives up some of an API key's events that are over. Returns them: none once no more are left.
+    /// Gives up some of an API key's overdue events. Returns them: none once no more are left.
     pub fn give_up_overdue(&self, key: &str, now: u64) -> Result<Vec<WebhookEvent>> {
         let query = "SELECT * FROM webhook_events
              WHERE api_key = $1 AND due_at <= $2 AND expires_at < $2 ORDER BY due_at LIMIT $3";
@@ -66,7 +66,7 @@ impl Store {
         Ok(overdue)
     }
 
-    /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
+    /// Writes the result of an attempt to deliver an event. After an event's end the relay's next one is due.
     pub fn attempted(&self, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<()> {
         let (relay, sequence) = (event.relay, event.sequence);
         self.write(move |db| {
@@ -82,8 +82,8 @@ impl Store {
         })
     }
 
-    /// Has events delivered once more, each with its id: a few of them, after those of the step before.
-    /// Returns how many, and where the next step goes on, if that is not the end.
+    /// Makes a few events due once more, each with its id: those after the step before. Returns their number,
+    /// and the place at which the next step goes on, if there is one.
     pub fn replay(
         &self,
         replay: &Replay,
@@ -132,7 +132,7 @@ pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(
     make_due(tx, relay, now)
 }
 
-/// Ends an event: the relay's next one is due.
+/// Ends an event, and makes the relay's next one due.
 fn end(tx: &Db, sequence: u64, relay: &B256, was_delivered: bool, now: u64) -> Result<()> {
     tx.run(
         "UPDATE webhook_events SET due_at = NULL, ended_at = $2, was_delivered = $3 WHERE sequence = $1",

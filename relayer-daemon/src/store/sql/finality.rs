@@ -1,6 +1,6 @@
 //! The blocks that hold our transactions, from the first comparison with the chain until they are final.
 //!
-//! The highest block that was found on the chain stands for all below it that were: blocks name their
+//! The highest block that was found on the chain stands for all lower ones that were found: blocks name their
 //! parents.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Store {
-    /// The accounts with mined nonces that are not final, or with nonces that were given up within a day.
+    /// Returns the accounts with mined nonces that are not final, or with nonces given up within a day.
     pub fn unsettled_accounts(&self, now: u64) -> Result<BTreeSet<Address>> {
         self.read(|db| {
             let mut accounts: BTreeSet<Address> =
@@ -28,22 +28,22 @@ impl Store {
         })
     }
 
-    /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
+    /// Returns the blocks of mined nonces not compared with the chain yet, lowest first, at most `count`.
     pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>> {
         let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces
              WHERE account = $1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT $2";
         self.read_single(|db| all(db, query, values![account, count as u64], assignments::block))
     }
 
-    /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
-    /// those below it that were found there.
+    /// Returns the highest block that is not final and was found on the chain. While it is on the chain, so
+    /// are all those below it that were found there.
     pub fn anchor(&self, account: Address) -> Result<Option<BlockId>> {
         let query = "SELECT mined_block, mined_block_hash FROM nonces
              WHERE account = $1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
         self.read_single(|db| first(db, query, values![account], assignments::block))
     }
 
-    /// The mined nonces of a block that was not found on the chain, at most `count`.
+    /// Returns the mined nonces of a block that was not found on the chain, at most `count`.
     pub fn nonces_of(&self, account: Address, block: &BlockId, count: usize) -> Result<Vec<MinedNonce>> {
         let chosen = values![account, block.number, block.hash, count as u64];
         self.read(|db| {
@@ -60,21 +60,21 @@ impl Store {
         })
     }
 
-    /// Has all blocks that are not final compared with the chain once more.
+    /// Marks all blocks that are not final to be compared with the chain once more.
     pub fn doubt(&self, payer: impl Into<Payer>) -> Result<()> {
         let payer = payer.into();
         self.write_for(payer, move |db| db.run(db.statements().doubt, values![payer.account]))
     }
 
-    /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
+    /// Stops comparing a mined nonce's block: it is gone, and what became of the nonce cannot be known.
     pub fn give_up(&self, payer: impl Into<Payer>, nonce: u64) -> Result<()> {
         let payer = payer.into();
         let sql = "UPDATE nonces SET finality = -1 WHERE account = $1 AND nonce = $2 AND state = 'mined' AND finality = 0";
         self.write_for(payer, move |db| db.run(sql, values![payer.account, nonce]))
     }
 
-    /// The blocks that these heads make safe or final and that were found on the chain, lowest first, at most
-    /// `count`.
+    /// Returns the blocks that these heads make safe or final and that were found on the chain, lowest first,
+    /// at most `count`.
     pub fn promotable(
         &self,
         account: Address,
@@ -91,7 +91,7 @@ impl Store {
         self.read_single(|db| all(db, query, chosen, assignments::block))
     }
 
-    /// Makes these blocks safe or final, as the heads say.
+    /// Marks these blocks as safe or final, as the heads say.
     pub fn promote(
         &self,
         payer: impl Into<Payer>,
@@ -123,7 +123,7 @@ impl Store {
     }
 }
 
-/// The lowest and the highest number of these blocks, and their hashes.
+/// Returns the lowest and the highest number of these blocks, and their hashes.
 fn given(blocks: &[BlockId]) -> [Value; 3] {
     let numbers = blocks.iter().map(|block| block.number);
     let (first, last) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
@@ -131,13 +131,13 @@ fn given(blocks: &[BlockId]) -> [Value; 3] {
     [first.into(), last.into(), Value::ids(&hashes)]
 }
 
-/// The levels of `nonces.finality` that heads give, each with the highest block that has it.
+/// Returns the levels of `nonces.finality` that heads give, each with the highest block that has it.
 const fn levels(heads: &BlockHeads) -> [(i64, u64); 2] {
     [(2, heads.safe), (3, heads.finalized)]
 }
 
-/// When a nonce must have been seen mined at the latest. Tags need no clock, which may have been set back
-/// since.
+/// Returns the latest time at which a nonce must have been seen mined. Tags need no clock, which may have
+/// been set back since.
 const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
     match heads.seconds {
         0 => i64::MAX,
@@ -145,7 +145,7 @@ const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
     }
 }
 
-/// How final the transaction is that ended a relay; `None` if none did.
+/// Returns the finality of the transaction that ended a relay; `None` if none did.
 pub(super) fn of_relay(db: &Db, id: &B256) -> Result<Option<Finality>> {
     for query in [
         "SELECT finality FROM nonces JOIN relays ON nonces.relay = relays.id

@@ -1,4 +1,4 @@
-//! What the daemons of a fleet agree on: which of them holds which account and which pending relay.
+//! The agreement of a fleet's daemons: which of them holds which account and which pending relay.
 //!
 //! A lease is taken only as it was read, and a relay only while it is locked: no two daemons take the same
 //! account, or the same relay.
@@ -20,31 +20,31 @@ use crate::store::{
 
 /// The most orphaned relays that a daemon takes at once.
 const STEP: usize = 64;
-/// The milliseconds in which a rate limit's requests may be made.
+/// The period of a rate limit, milliseconds.
 const HOUR: i64 = 3_600_000;
 
 /// The operations of a fleet's daemon; as with the others, each is atomic, and durable when it returns.
 impl Store {
-    /// Whether several daemons use this store.
+    /// Returns whether several daemons use this store.
     pub const fn is_shared(&self) -> bool {
         self.daemon.is_some()
     }
 
-    /// The daemon that uses it; `None` where that is alone.
+    /// Returns the daemon that uses it; `None` without a fleet.
     pub const fn daemon(&self) -> Option<&DaemonId> {
         self.daemon.as_ref()
     }
 
-    /// How many commits have failed so far. What such a commit was to write may be there all the same, so
-    /// nothing that is remembered of it can be relied upon.
+    /// Returns the number of commits so far that the database did not confirm. Their writes may be there all
+    /// the same, so nothing that is remembered of them can be relied upon.
     pub fn doubts(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.doubts())
     }
 
-    /// Tells the fleet that this daemon lives and has keys of these accounts. Renews the leases it has, and
-    /// takes those that are free and its to take. With `renounce` the leases get new epochs: nothing that was
-    /// in progress may go on with them. So they do where the last beat, which wrote `alive_until`, is not
-    /// there any more, as after a failover that lost commits.
+    /// Tells the fleet that this daemon lives and has the keys of these accounts. Renews its leases, and
+    /// takes those that are free and assigned to it. With `renounce` the leases get new epochs: nothing that
+    /// was in progress may go on with them. They also get new ones if the last beat, which wrote
+    /// `alive_until`, is not there any more, as after a failover that lost commits.
     pub fn beat(
         &self,
         accounts: &[Address],
@@ -77,7 +77,7 @@ impl Store {
         })
     }
 
-    /// Leaves the fleet: all that this daemon holds is free at once.
+    /// Leaves the fleet: frees all that this daemon holds.
     pub fn leave(&self) -> Result<(), StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         self.write_leases(move |db| {
@@ -95,7 +95,7 @@ impl Store {
         self.claim_some(known, room, now, None)
     }
 
-    /// The same of those that are past their deadline alone.
+    /// Takes such relays, but only those that are past their deadline.
     pub fn claim_expired(
         &self,
         known: HashSet<B256>,
@@ -132,7 +132,7 @@ impl Store {
         })
     }
 
-    /// The pending relays without a nonce that this daemon has by the store, and that are not in `known`.
+    /// Returns this daemon's pending relays without a nonce, by the store, that are not in `known`.
     pub fn left_with(&self, known: HashSet<B256>) -> Result<Vec<B256>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         let query = "SELECT id FROM relays WHERE state = 'pending' AND holder = $1
@@ -142,7 +142,7 @@ impl Store {
         Ok(held)
     }
 
-    /// Gives a relay without a nonce to whichever daemon takes it.
+    /// Frees a relay without a nonce for any daemon to take.
     pub fn hand_over(&self, id: B256, now: u64) -> Result<(), StoreError> {
         self.write_about(id, move |db| {
             must_have_no_nonce(db, &id)?;
@@ -152,8 +152,8 @@ impl Store {
         })
     }
 
-    /// The pending relays that come right before this one: of those with the same forwarder nonce all that
-    /// are sent, and those accepted earlier; of those with the nonce before, which other daemons hold.
+    /// Returns the signer's pending relays that come right before this one: with the same forwarder nonce,
+    /// those sent or accepted earlier; with the nonce before, those that this daemon does not hold.
     pub fn ahead_of(&self, relay: &NewRelay) -> Result<Vec<(B256, U256)>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         let (nonce, before) = (relay.forward_nonce, relay.forward_nonce.checked_sub(U256::ONE));
@@ -169,14 +169,14 @@ impl Store {
         })
     }
 
-    /// The forwarder nonces of a signer's pending relays.
+    /// Returns the forwarder nonces of a signer's pending relays.
     pub fn pending_nonces(&self, signer: Address) -> Result<BTreeSet<U256>, StoreError> {
         let query = "SELECT forward_nonce FROM relays WHERE signer = $1 AND state = 'pending'";
         Ok(self.read_single(|db| each(db, query, values![signer]))?.into_iter().collect())
     }
 
-    /// Charges a party one request of `per_hour`, whichever daemon it came to. The inner error is how many
-    /// seconds to wait; nothing was charged then.
+    /// Charges a party one request of `per_hour`, which all daemons count together. The inner error is the
+    /// number of seconds to wait; nothing was charged then.
     pub fn charge_rate(&self, party: String, per_hour: u32) -> Result<Result<(), u64>, StoreError> {
         let gap = HOUR / i64::from(per_hour.max(1));
         self.write_single(move |db| {
@@ -191,7 +191,7 @@ impl Store {
         })
     }
 
-    /// The fleet as it is now.
+    /// Returns the fleet as it is now.
     pub fn fleet(&self) -> Result<FleetRecord, StoreError> {
         self.read(|db| {
             let now = db.now_ms()?;
@@ -211,17 +211,17 @@ impl Store {
     }
 }
 
-/// An account that a living daemon has the key of.
+/// An account with a key at a living daemon.
 struct LivingKey {
     daemon: DaemonId,
     account: Address,
-    /// Until when the daemon lives without another beat.
+    /// Time until which the daemon lives without another beat, milliseconds.
     until: i64,
     /// The account's state as the daemon has published it.
     state: AccountState,
 }
 
-/// The accounts of each daemon that lives.
+/// Returns the accounts of each daemon that lives.
 fn living(db: &Db, now: i64) -> Result<Vec<LivingKey>, StoreError> {
     let query =
         "SELECT daemon, account, expires_at, state FROM daemon_keys JOIN daemons ON daemons.id = daemon
@@ -246,7 +246,7 @@ fn members(living: Vec<LivingKey>) -> BTreeMap<DaemonId, BTreeSet<Address>> {
     members
 }
 
-/// The states that a daemon, which has keys of these accounts, has published, and those of other daemons.
+/// Fills in the states published by a daemon, which has keys of these accounts, and by other daemons.
 fn published_states(beat: &mut Beat, daemon: &DaemonId, accounts: &[Address], living: &[LivingKey]) {
     let own = accounts.iter().map(|account| (*account, AccountState::Elsewhere));
     beat.states = own.filter(|(account, _)| *account != WEBHOOKS).collect();
@@ -288,7 +288,7 @@ fn beat(
         "INSERT INTO daemons VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
         values![daemon, until],
     )?;
-    // Of the dead nothing is needed but the leases they had. Others may be deleting them.
+    // Of dead daemons only their leases are needed. Others may be deleting them.
     db.run(db.statements().delete_daemons, values![now])?;
     let mut beat = Beat { alive_until: until, has_lost, ..Beat::default() };
     published_states(&mut beat, daemon, accounts, &living);
@@ -359,8 +359,8 @@ fn beat(
     Ok(beat)
 }
 
-/// Pending relays without a nonce in flight that are this daemon's to take, as many as there is room for. With
-/// `expired_at` those alone that are past their deadline then.
+/// Returns pending relays without a nonce in flight that this daemon may take, as many as there is room for.
+/// With `expired_at`, only those that are past their deadline then.
 fn orphans(
     db: &Db,
     daemon: &DaemonId,
@@ -385,12 +385,12 @@ fn orphans(
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
-/// Holds until the transaction ends: a lease changes hands only once nothing is written under it any more. A
-/// renewal waits for nothing.
+/// Checks that the daemon holds the account until the transaction ends: a lease changes hands only once
+/// nothing is written under it any more. A renewal waits for nothing.
 ///
 /// # Errors
-/// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew; without an epoch if
-/// any daemon holds it.
+/// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew; without an epoch,
+/// if any daemon holds it.
 pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Result<(), StoreError> {
     if payer.epoch.is_none() {
         return must_be_free(db, &payer.account);
@@ -400,7 +400,7 @@ pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Re
     if epoch.is_some() && epoch == payer.epoch { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
-/// No daemon takes the account until the transaction ends.
+/// Checks that no daemon holds the account, and keeps it so until the transaction ends.
 fn must_be_free(db: &Db, account: &Address) -> Result<(), StoreError> {
     // The account may never have been leased, as of a journal that was in a file before.
     let row = "INSERT INTO account_leases VALUES ($1, NULL, 0, 0) ON CONFLICT (account) DO NOTHING";
@@ -412,8 +412,7 @@ fn must_be_free(db: &Db, account: &Address) -> Result<(), StoreError> {
     if is_free { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
-/// # Errors
-/// [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
+/// Fails with [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
 pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
     let holder: Option<DaemonId> = single(db, "SELECT holder FROM relays WHERE id = $1", values![id])?
         .ok_or(StoreError::Missing("relay"))?;
@@ -421,9 +420,8 @@ pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(
     if is_ours { Ok(()) } else { Err(StoreError::HeldElsewhere) }
 }
 
-/// # Errors
-/// [`StoreError::HeldElsewhere`] if the relay has a nonce in flight, of which a failed commit has told
-/// nothing: the account's sender ends it.
+/// Fails with [`StoreError::HeldElsewhere`] if the relay has a nonce in flight, as after a commit that was
+/// not confirmed: the account's sender ends it.
 pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
     if assignments::open_of(db, id)?.is_empty() { Ok(()) } else { Err(StoreError::HeldElsewhere) }
 }

@@ -1,7 +1,7 @@
-//! The writes of a fleet that each relay needs: one message for a write, or for those of several relays, and
-//! one wait.
+//! The writes of a fleet that each relay needs: one message and one wait for a write, or for those of several
+//! relays.
 //!
-//! Each does the usual case alone, or nothing: then [`super`]'s general way decides, which knows all cases.
+//! Each handles only the usual case, or does nothing: then [`super`]'s general way decides.
 
 use std::{
     collections::BTreeSet,
@@ -23,12 +23,12 @@ use crate::{
     store::{DaemonId, ExpectedCost, NewTransaction, Payer, Reservation, Result, Settlement, StoreError},
 };
 
-/// How often a reservation is tried that others have come before.
+/// Attempts at a reservation while others change the budget before it.
 const ATTEMPTS: usize = 16;
 /// The most settlements that are written at once.
 const LARGEST_BATCH: usize = 64;
 
-/// Reserves a relay's cost, if that is the usual case.
+/// Reserves a relay's cost in the usual case; `None` if the general way must decide.
 pub(super) fn reserve(
     db: &Db,
     statements: &Frequent,
@@ -145,7 +145,7 @@ struct Waiting {
     gas_used: u64,
     agent_id: Option<U256>,
     now: u64,
-    /// Hears whether it was written.
+    /// Receives whether it was written.
     answer: mpsc::SyncSender<Result<bool>>,
 }
 
@@ -159,8 +159,8 @@ pub(super) struct FrequentWrites {
 }
 
 impl FrequentWrites {
-    /// Has a daemon's reservations come one after the other: others of its own would change the budget
-    /// meanwhile.
+    /// Makes a daemon's reservations wait for one another: otherwise they would change the budget under each
+    /// other.
     pub(super) fn turn_to_reserve(&self) -> MutexGuard<'_, ()> {
         self.reserving.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The file's owner.
+//! The owner of a store.
 
 use alloy::primitives::B256;
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::store::{Identity, Result, StoreError};
 
-/// Stored for a block 0 that is not known.
+/// Stored for an unknown block 0.
 const UNKNOWN: B256 = B256::ZERO;
 
 impl Store {
-    /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
+    /// Checks that `identity` owns this store, or nothing does yet. Fails with [`StoreError::Foreign`].
     pub fn verify(&self, identity: &Identity) -> Result<()> {
         self.read(|db| self::verify(db, identity))
     }
@@ -23,7 +23,7 @@ impl Store {
         self.write(move |db| self::bind(db, &identity))
     }
 
-    /// The owner of this journal, if it has one.
+    /// Returns the owner of this journal, if it has one.
     pub fn identity(&self) -> Result<Option<Identity>> {
         self.read(owner)
     }

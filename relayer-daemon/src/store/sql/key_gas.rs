@@ -1,4 +1,4 @@
-//! The gas that each API key used of its day.
+//! The gas that each API key has used of its day.
 //!
 //! A day is a window of 24 hours that opens with its first use, as the budget's does.
 
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{budget::WINDOW_SECONDS, store::Result};
 
-/// The most that a key's relays in flight may use, without this one.
+/// Returns the most gas that a key's relays in flight may use, without this one.
 pub(super) fn in_flight(db: &Db, key: &str, without: &B256) -> Result<u64> {
     let query = "SELECT CAST(coalesce(sum(sponsored_gas), 0) AS BIGINT) FROM relays
          WHERE state = 'pending' AND api_key = $1 AND id <> $2";
     Ok(single(db, query, values![key, without])?.unwrap_or_default())
 }
 
-/// When a key's window opened, and the gas used in it; `None` if none is open.
+/// Returns the opening time of a key's window, and the gas used in it; `None` if none is open.
 pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>> {
     let query = "SELECT opened_at, used FROM key_gas WHERE api_key = $1";
     let window: Option<(u64, u64)> =
@@ -60,7 +60,7 @@ pub(super) struct Sponsor {
     charged: u64,
 }
 
-/// The key that sponsors a relay, if one does.
+/// Returns the key that sponsors a relay, if one does.
 pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>> {
     let query =
         "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = $1 AND api_key IS NOT NULL";

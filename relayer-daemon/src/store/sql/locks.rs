@@ -2,9 +2,9 @@
 //!
 //! | row | locked by | what that keeps |
 //! |---|---|---|
-//! | `account_leases` | shared: a write about the account's nonces; alone: a takeover | fencing: no write under a lease that has ended |
+//! | `account_leases` | shared: a write about nonces; alone: a takeover | no write under an ended lease |
 //! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
-//! | the same, and the pending ones with its signer and forwarder nonce | a write that gives it a nonce | one nonce in flight, one request with that nonce |
+//! | the same, and its rivals by forwarder nonce | a write that gives it a nonce | one nonce in flight for all |
 //! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
 //! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
 //!
@@ -21,41 +21,41 @@ fn lock(db: &Db, statement: impl FnOnce(&Locks) -> &'static str, values: &[Value
     db.statements().locks.as_ref().map_or(Ok(()), |locks| db.run(statement(locks), values))
 }
 
-/// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
+/// Locks a lease: waits for all writes under it, and holds up later ones until it has changed.
 pub(super) fn lease(db: &Db, account: &Address) -> Result<()> {
     lock(db, |locks| locks.lease, values![account])
 }
 
-/// The same for all leases of a daemon.
+/// Locks all leases of a daemon.
 pub(super) fn leases_of(db: &Db, daemon: &DaemonId) -> Result<()> {
     lock(db, |locks| locks.leases_of, values![daemon])
 }
 
-/// Waits for other daemons' renewals and takeovers of a daemon's leases, and of those that are free by `now`:
-/// in one order, so that no two daemons wait for each other. Holds up no write that is made under a lease.
+/// Locks a daemon's leases, and those of `accounts` that are free by `now`, against renewals and takeovers:
+/// in one order, so that no two daemons wait for each other. Holds up no write under a lease.
 pub(super) fn leases_to_renew(db: &Db, daemon: &DaemonId, accounts: &[Address], now: i64) -> Result<()> {
     let accounts = Value::Array(accounts.iter().map(Value::from).collect());
     lock(db, |locks| locks.leases_to_renew, values![daemon, accounts, now])
 }
 
-/// A relay.
+/// Locks a relay.
 pub(super) fn relay(db: &Db, id: &B256) -> Result<()> {
     lock(db, |locks| locks.relay, values![id])
 }
 
-/// Several relays.
+/// Locks several relays.
 pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.relays, &[Value::ids(ids)])
 }
 
-/// Relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one of
-/// them.
+/// Locks relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one
+/// of them.
 pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.requests, &[Value::ids(ids)])
 }
 
-/// The same after the account's lease, which is shared with other such writes, in one message. Nothing is
-/// locked where the daemon does not have this lease.
+/// Locks the account's lease, shared with other such writes, and then such relays, in one message. Locks
+/// nothing if the daemon does not have this lease.
 pub(super) fn lease_and_requests(
     db: &Db,
     account: &Address,
@@ -67,12 +67,12 @@ pub(super) fn lease_and_requests(
     lock(db, |locks| locks.lease_and_requests, values)
 }
 
-/// The pending relays that accounts have in flight.
+/// Locks the pending relays that accounts have in flight.
 pub(super) fn relays_of(db: &Db, accounts: &[Address]) -> Result<()> {
     lock(db, |locks| locks.relays_of, &[Value::Array(accounts.iter().map(Value::from).collect())])
 }
 
-/// Those of these relays that no other write has locked. Waits for none.
+/// Locks and returns those of these relays that no other write has locked. Waits for none.
 pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>> {
     match &db.statements().locks {
         Some(locks) => each(db, locks.free_relays, &[Value::ids(ids)]),
@@ -80,13 +80,13 @@ pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>> {
     }
 }
 
-/// What an API key has used of its day; from 1970 if that is nothing.
+/// Locks the gas that an API key has used of its day, and makes that row if there is none.
 pub(super) fn key(db: &Db, key: &str) -> Result<()> {
     lock(db, |locks| locks.make_key, values![key])?;
     lock(db, |locks| locks.key, values![key])
 }
 
-/// The budget, with all that is reserved of it.
+/// Locks the budget, with all that is reserved of it.
 pub(super) fn budget(db: &Db) -> Result<()> {
     lock(db, |locks| locks.budget, values![])
 }

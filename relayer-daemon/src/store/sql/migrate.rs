@@ -1,7 +1,7 @@
 //! Copying a journal from a file into a Postgres database.
 //!
-//! All of it is one transaction of the target: what is interrupted leaves nothing there, and is run again. A
-//! mark in both journals tells one that was copied before.
+//! The copy is one transaction of the target: if it is interrupted, nothing is left there, and it is run
+//! again. A mark in both journals shows that one was copied before.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::store::{Result, StoreError, migration::Migration};
 
-/// How many rows are read and sent at a time.
+/// Rows that are read and sent at a time.
 const STEP: usize = 500;
 /// The row of `control` that marks a copied journal; its subject is random.
 const MARK: &str = "migrated";
 
-/// A table.
+/// A table to be copied.
 struct Table {
     name: &'static str,
-    /// Orders its rows.
+    /// The columns that order its rows.
     key: &'static [&'static str],
-    /// Whether the key is written, too: those of others may be there.
+    /// True if the key is written, too; if not, the target has keys of its own.
     has_own_key: bool,
-    /// The rows that say something.
+    /// The condition of the rows to be copied.
     rows: &'static str,
-    /// What becomes of a row that is there.
+    /// The clause for a row that is there already.
     conflict: &'static str,
 }
 
@@ -40,7 +40,7 @@ const fn in_order(name: &'static str, key: &'static [&'static str]) -> Table {
     Table { has_own_key: false, ..table(name, key) }
 }
 
-/// In an order in which each row finds those that it refers to.
+/// The tables, in an order in which each row finds those that it refers to.
 const TABLES: [Table; 11] = [
     in_order("relays", &["rowid"]),
     in_order("archive", &["rowid"]),
@@ -60,7 +60,7 @@ const TABLES: [Table; 11] = [
     in_order("transactions", &["rowid"]),
 ];
 
-/// The columns that a file has as integers.
+/// The booleans, which a file has as integers.
 const BOOLEANS: [&str; 3] = ["is_told", "was_delivered", "is_second"];
 
 impl Store {
@@ -68,7 +68,7 @@ impl Store {
     /// left as it is.
     ///
     /// # Errors
-    /// The store's, and where the numbers of rows differ: nothing was copied.
+    /// The store's, and [`StoreError::Engine`] if the numbers of rows differ: nothing was copied.
     pub fn migrate_from(&self, source: &Arc<Self>) -> Result<Migration> {
         let mark = source.migration_mark()?;
         let source = Arc::clone(source);
@@ -86,7 +86,7 @@ impl Store {
                     return Err(StoreError::Engine(text));
                 }
             }
-            // What is written next comes after what was copied.
+            // Later writes come after what was copied.
             target
                 .statements()
                 .next_sequence
@@ -95,7 +95,7 @@ impl Store {
         })
     }
 
-    /// The mark of this journal, which is made with the first question.
+    /// Returns the mark of this journal; makes it if there is none.
     fn migration_mark(&self) -> Result<[u8; 16]> {
         self.write(|db| {
             let query = "SELECT subject FROM control WHERE name = $1";
@@ -110,7 +110,7 @@ impl Store {
     }
 }
 
-/// Why nothing is copied, if so.
+/// Returns the reason why nothing is copied, if so.
 fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration>> {
     let marks: Vec<Vec<u8>> = each(target, "SELECT subject FROM control WHERE name = $1", values![MARK])?;
     if marks.iter().any(|other| other == mark) {
@@ -131,7 +131,7 @@ fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration
     Ok(None)
 }
 
-/// A statement of a table, made once in a program that copies and ends.
+/// Leaks a statement of a table: it is made once, in a program that copies and ends.
 fn statement(text: String) -> &'static str {
     text.leak()
 }

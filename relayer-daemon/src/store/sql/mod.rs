@@ -1,9 +1,9 @@
 //! The store in a database: SQLite in WAL mode with `synchronous = FULL`, or Postgres.
 //!
 //! [`engine::writer`] writes; on Postgres several transactions at once, which lock what they rely upon
-//! ([`locks`]). Reads have connections of their own, and those for clients others:
-//! they see the last commit and never wait for one. The operations are by subject. [`engine`] has the two
-//! databases, with the statements that each has in its own words.
+//! ([`locks`]). Reads have connections of their own, and those for clients others: they see the last commit
+//! and never wait for one. Each subject has a file of operations. [`engine`] has the two databases, each with
+//! the statements of its dialect.
 
 mod acceptance;
 mod access;
@@ -43,12 +43,12 @@ use super::{DaemonId, Result};
 pub struct Store {
     /// `None` if it was opened for reading only.
     writer: Option<Arc<Writer>>,
-    /// What writes leases: the same, or a connection of their own.
+    /// The writer of leases: the same, or one with a connection of its own.
     leases: Option<Arc<Writer>>,
     readers: Arc<Connections>,
     /// The statements of a fleet's frequent writes; `None` where the database has none, or is only read.
     frequent: Option<&'static Frequent>,
-    /// Bounds what blocks a thread.
+    /// Bounds the operations that block a thread.
     permits: Arc<Semaphore>,
     /// The frequent writes that wait for one another.
     frequent_writes: Arc<frequent::FrequentWrites>,
@@ -56,7 +56,7 @@ pub struct Store {
     connects: Arc<AtomicU64>,
     open: Opener,
     faults: StoreFaults,
-    /// The daemon of a fleet that uses it; `None` where it has one daemon alone.
+    /// The daemon of a fleet that uses it; `None` without a fleet.
     daemon: Option<DaemonId>,
 }
 
@@ -68,11 +68,11 @@ impl std::fmt::Debug for Store {
 
 /// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
 /// block: async code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has
-/// its own nonces. In a fleet only the daemon that holds an account writes about its nonces, or any where none
-/// holds it, and only the one that holds a relay writes about it; the others' writes fail with
+/// its own nonces. In a fleet only the daemon that holds an account writes about its nonces, or any if none
+/// holds it, and only the one that holds a relay writes about it; other writes fail with
 /// [`StoreError::Fenced`] and [`StoreError::HeldElsewhere`].
 impl Store {
-    /// A write without effect, to learn whether writing works.
+    /// Writes without effect, to learn whether writing works.
     pub fn probe(&self) -> Result<()> {
         self.write(|db| db.probe())
     }

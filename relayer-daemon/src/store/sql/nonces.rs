@@ -13,7 +13,7 @@ use crate::store::{
     SignedTransaction, StoreError, TransactionPurpose, Unsettled,
 };
 
-/// How many lost nonces a restart looks up again.
+/// The most lost nonces that a restart looks up again.
 const LOST: i64 = 64;
 const OPEN: &str = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
 
@@ -102,12 +102,12 @@ impl Store {
         })
     }
 
-    /// One more than the highest nonce ever assigned; `None` if none was.
+    /// Returns one more than the highest nonce ever assigned; `None` if none was.
     pub fn next_nonce(&self, account: Address) -> Result<Option<u64>> {
         self.read_single(|db| next(db, &account))
     }
 
-    /// Which of these relays may be given a nonce, and what [`Store::next_nonce`] says of the account.
+    /// Returns these relays with their eligibility for a nonce, and the account's [`Store::next_nonce`].
     pub fn sendable(&self, account: Address, relays: &[B256]) -> Result<SendableRelays> {
         self.read_single(|db| {
             let (mut known, highest) = relays::standings(db, relays, Some(&account), None)?;
@@ -118,7 +118,7 @@ impl Store {
         })
     }
 
-    /// The nonces not seen mined, lowest first.
+    /// Returns the nonces not seen mined, lowest first.
     pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>> {
         self.read(|db| {
             let nonces: Vec<u64> = each(db, OPEN, values![account])?;
@@ -126,17 +126,17 @@ impl Store {
         })
     }
 
-    /// The nonces of an account that are not seen mined, without what was signed for them.
+    /// Returns the nonces of an account that are not seen mined, without what was signed for them.
     pub fn open_nonces_at(&self, account: Address) -> Result<Vec<u64>> {
         self.read_single(|db| each(db, OPEN, values![account]))
     }
 
-    /// The nonces of a relay that were given up, of all accounts.
+    /// Returns the nonces of a relay that were given up, of all accounts.
     pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>> {
         self.read_single(|db| assignments::given_up_of(db, &relay))
     }
 
-    /// What may end a pending relay yet of its nonces; `None` where it has ended, or has none such.
+    /// Returns what of its nonces may still end a pending relay; `None` if it has ended, or nothing may.
     pub fn unsettled(&self, relay: B256) -> Result<Option<Unsettled>> {
         self.read(|db| {
             Ok(if relays::stored_outcome(db, &relay)? != Some(None) {
@@ -149,46 +149,46 @@ impl Store {
         })
     }
 
-    /// The accounts with nonces not seen mined.
+    /// Returns the accounts with nonces not seen mined.
     pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>> {
         let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
         self.read_single(|db| each(db, query, values![]))
     }
 
-    /// Everything ever signed for a nonce.
+    /// Returns a nonce with everything ever signed for it.
     pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment> {
         self.read(|db| assignments::assignment(db, &account, nonce))
     }
 
-    /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.
+    /// Returns the nonces from `nonce` on that were seen mined, lowest first, at most `count`.
     pub fn mined_from(&self, account: Address, nonce: u64, count: usize) -> Result<Vec<MinedNonce>> {
         let query = "SELECT * FROM nonces WHERE account = $1 AND nonce >= $2 AND state = 'mined' ORDER BY nonce LIMIT $3";
         let chosen = values![account, nonce, count as u64];
         self.read(|db| all(db, query, chosen, |row| assignments::mined_nonce(db, &account, row)))
     }
 
-    /// The newest nonces given up as lost, a bounded number: their receipts may be late.
+    /// Returns the newest nonces given up as lost, a bounded number: their receipts may be late.
     pub fn lost(&self, account: Address) -> Result<Vec<u64>> {
         let query =
             "SELECT nonce FROM nonces WHERE account = $1 AND state = 'lost' ORDER BY nonce DESC LIMIT $2";
         self.read_single(|db| each(db, query, values![account, LOST]))
     }
 
-    /// The highest nonce seen mined.
+    /// Returns the highest nonce seen mined.
     pub fn highest_mined(&self, account: Address) -> Result<Option<u64>> {
         let query =
             "SELECT nonce FROM nonces WHERE account = $1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
         self.read_single(|db| single(db, query, values![account]))
     }
 
-    /// Marks a nonce as used by a foreign transaction; a relay without another one in flight is this daemon's to
-    /// run again. What it may cost stays reserved for a day: if it was ours after all, its receipt is late.
+    /// Marks a nonce as used by a foreign transaction. A relay without another one in flight is this daemon's
+    /// to run again. Its cost stays reserved for a day: if it was ours after all, its receipt is late.
     pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<()> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| lose(db, &payer.account, nonce, daemon.as_ref(), now))
     }
 
-    /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
+    /// Returns whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool> {
         let query = "SELECT count(*) FROM nonces WHERE account = $1 AND nonce >= $2 AND nonce < $3 AND state <> 'lost'";
         let ours: Option<u64> = self.read_single(|db| single(db, query, values![account, from, to]))?;
@@ -214,12 +214,12 @@ fn record(
                 standing.must_be_held_by(daemon)?;
                 let is_over = match daemon {
                     Some(_) => !standing.is_pending,
-                    // Since it was checked.
+                    // It may have been cancelled since it was checked.
                     None => {
                         relays::stored_outcome(tx, relay)?.flatten().is_some_and(|end| end.is_cancelled())
                     }
                 };
-                // As it may be if it has lost the nonce that a no-op was to take.
+                // A pending relay is marked so if it has lost the nonce that a no-op was to take.
                 let is_cancelled =
                     transaction.purpose == TransactionPurpose::Relay && control::is_marked(tx, relay)?;
                 if is_over || is_cancelled {
@@ -255,13 +255,13 @@ pub(super) fn lose(
     tx.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2", key)?;
     given_up::reserve(tx, account, nonce, now)?;
     match daemon.zip(relay) {
-        // Of another account's daemon, which had a nonce of it, nothing runs it.
+        // The daemon of another account, which had a nonce of it, does not run it.
         Some((daemon, id)) if assignments::open_of(tx, &id)?.is_empty() => relays::take(tx, daemon, &id),
         _ => Ok(()),
     }
 }
 
-/// Whether a relay may be given a nonce; `known` is its standing, where it was read.
+/// Returns the eligibility of a relay for a nonce; `known` is its standing, if it was read.
 fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable> {
     // Each statement is a transaction of its own: a relay may be reopened between two of them.
     loop {

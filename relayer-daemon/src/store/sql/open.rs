@@ -23,7 +23,7 @@ use crate::store::{DaemonId, Result, StoreError};
 #[derive(Clone)]
 pub(super) struct Opener {
     open: Arc<dyn Fn() -> Result<Box<dyn Engine>> + Send + Sync>,
-    /// How many a store has: one reads from a file as fast as several.
+    /// Connections of each store: one reads from a file as fast as several.
     count: usize,
 }
 
@@ -57,11 +57,11 @@ impl Store {
         started().map_err(|error| of_file(path, error))
     }
 
-    /// Opens the file at `path` as daemons of this version have it; `None` if it is not there or empty.
-    /// Makes and migrates nothing.
+    /// Opens the file at `path` as daemons of this version have it; `None` if it is not there or empty. Makes
+    /// and migrates nothing.
     ///
     /// # Errors
-    /// [`StoreError::Older`] for the format of a version before.
+    /// [`StoreError::Older`] for an older format.
     pub fn open_existing(path: &Path) -> Result<Option<Self>> {
         if !path.exists() || !Sqlite::is_current(path).map_err(|error| of_file(path, error))? {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Store {
         Ok(Some(Self::of(None, Arc::new(Connections::new(vec![Box::new(reader)])), open)))
     }
 
-    /// A store in memory, for tests.
+    /// Creates a store in memory, for tests.
     pub fn in_memory() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (writer, open) =
@@ -93,8 +93,8 @@ impl Store {
         Self::start(writer, open)
     }
 
-    /// A store in memory that several daemons share, for tests: what Postgres has for a fleet, with a clock
-    /// that counts milliseconds. `uri` is SQLite's name for it.
+    /// Creates a store in memory that several daemons share, for tests: like Postgres for a fleet, with a
+    /// clock that counts milliseconds. `uri` is SQLite's name for it.
     pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         let (writer, open) = memory(uri.to_owned())?;
         let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));
@@ -106,7 +106,7 @@ impl Store {
         Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
     }
 
-    /// A store on connections to a file: the one that writes, and what opens one that reads.
+    /// Creates a store on a file: on the connection that writes, and with `open`, which opens one that reads.
     ///
     /// # Errors
     /// [`StoreError::Engine`].
@@ -137,21 +137,21 @@ impl Store {
         }
     }
 
-    /// The same store with connections of its own for reading, and fewer threads of its own: its operations
-    /// and the others' do not wait for one another.
+    /// Returns the same store with its own connections for reading, and its own, lower limit of threads: its
+    /// operations and the others' do not wait for one another.
     pub fn with_own_reader(&self) -> Result<Self> {
         let permits = Arc::new(Semaphore::new(access::CONCURRENT_OF_OWN_READER));
         Ok(Self { readers: self.open.readers()?, permits, ..self.clone() })
     }
 
-    /// The same store with injected faults, for tests.
+    /// Returns the same store with injected faults, for tests.
     #[must_use]
     pub fn with_faults(&self, faults: StoreFaults) -> Self {
         Self { faults, ..self.clone() }
     }
 
-    /// The same store as one daemon of a fleet uses it: its writes are refused where another daemon holds the
-    /// account or the relay.
+    /// Returns the same store as one daemon of a fleet uses it: its writes are refused where another daemon
+    /// holds the account or the relay.
     #[must_use]
     pub fn of_daemon(&self, daemon: DaemonId) -> Self {
         Self { daemon: Some(daemon), ..self.clone() }
@@ -165,7 +165,7 @@ impl Store {
         Self::connect_by(url, None)
     }
 
-    /// The same with a test's clock, which counts milliseconds.
+    /// Opens the store with a test's clock, which counts milliseconds.
     pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         Self::connect_by(url, Some(clock))
     }
@@ -174,7 +174,7 @@ impl Store {
     /// if there is none. Makes and migrates nothing.
     ///
     /// # Errors
-    /// [`StoreError::Older`] for the format of a version before.
+    /// [`StoreError::Older`] for an older format.
     pub fn connect_existing(url: &str) -> Result<Option<Self>> {
         let server = Arc::new(Server::new(url)?);
         if !Postgres::new(Arc::clone(&server), None).is_current()? {
@@ -220,18 +220,18 @@ impl Store {
         Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
     }
 
-    /// Fails likewise.
+    /// Fails: this program has no Postgres.
     pub fn connect_existing(url: &str) -> Result<Option<Self>> {
         Self::connect(url).map(Some)
     }
 
-    /// Fails likewise.
+    /// Fails: this program has no Postgres.
     pub fn connect_read_only(url: &str) -> Result<Option<Self>> {
         Self::connect(url).map(Some)
     }
 }
 
-/// The engine's own words do not name the file that it cannot use.
+/// Adds the file's path to an error of the engine, which does not name it.
 fn of_file(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Engine(reason) => StoreError::Engine(format!("{}: {reason}", path.display())),
@@ -239,8 +239,8 @@ fn of_file(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// A new store in memory: its connection that writes, and what opens another. Connections of one process that
-/// open the same name share it.
+/// Creates a store in memory. Returns the connection that writes, and a function that opens another.
+/// Connections of one process that open the same name share it.
 fn memory(
     uri: String,
 ) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static)> {

@@ -1,4 +1,4 @@
-//! Relays, as they are read, and what changes them in several operations.
+//! Reads of relays, and changes of them that several operations share.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,34 +17,34 @@ use crate::{
 };
 
 impl Store {
-    /// How a relay ended; `None` if it is not known, `Some(None)` while it is pending.
+    /// Returns how a relay ended; `None` if it is not known, `Some(None)` while it is pending.
     pub fn outcome(&self, id: B256) -> Result<Option<Option<RelayOutcome>>> {
         self.read_single(|db| stored_outcome(db, &id))
     }
 
-    /// A relay as it was accepted, to run it again.
+    /// Returns a relay as it was accepted, to run it again.
     pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>> {
         self.read_single(|db| accepted(db, &id))
     }
 
-    /// When the oldest pending relay was accepted.
+    /// Returns the time at which the oldest pending relay was accepted.
     pub fn oldest_pending(&self) -> Result<Option<u64>> {
         let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
         Ok(self.read_single(|db| single(db, query, values![]))?.flatten())
     }
 
-    /// The relays that have not ended.
+    /// Returns the relays that have not ended.
     pub fn pending(&self) -> Result<HashSet<B256>> {
         self.read_single(pending)
     }
 }
 
-/// The relays that have not ended.
+/// Returns the relays that have not ended.
 pub(super) fn pending(db: &Db) -> Result<HashSet<B256>> {
     Ok(each(db, "SELECT id FROM relays WHERE state = 'pending'", values![])?.into_iter().collect())
 }
 
-/// What another request with a relay's signer and forwarder nonce has become.
+/// The fate of another request with a relay's signer and forwarder nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rival {
     /// It used the nonce, whether or not its call succeeded.
@@ -58,7 +58,7 @@ pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<()> {
     db.run("UPDATE relays SET holder = $2 WHERE id = $1 AND state = 'pending'", values![id, daemon])
 }
 
-/// The columns of a new relay.
+/// Returns the columns of a new relay.
 pub(super) fn columns(relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> [Value; 8] {
     [
         relay.id.into(),
@@ -87,7 +87,7 @@ pub(super) fn reopen(tx: &Db, id: &B256) -> Result<()> {
     )
 }
 
-/// The hashes of a relay's transactions, oldest first, without those that are archived.
+/// Returns the hashes of a relay's transactions, oldest first, without those that are archived.
 pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>> {
     let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
          WHERE relay = $1 ORDER BY transactions.rowid";
@@ -98,9 +98,9 @@ pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>> {
     first(db, "SELECT * FROM relays WHERE id = $1", values![id], new_relay)
 }
 
-/// What decides whether a relay may reserve, and be given a nonce.
+/// The facts that decide whether a relay may reserve, and be given a nonce.
 pub(super) struct Standing {
-    /// Whether it has not ended.
+    /// True if it has not ended.
     pub(super) is_pending: bool,
     /// The daemon that runs it; `None` also where the store has one daemon alone.
     pub(super) holder: Option<DaemonId>,
@@ -108,31 +108,30 @@ pub(super) struct Standing {
     pub(super) signer: Address,
     /// The client, where it is known.
     pub(super) client: Option<IpAddr>,
-    /// Whether it has a nonce that is not seen mined.
+    /// True if it has a nonce that is not seen mined.
     pub(super) has_nonce: bool,
-    /// Whether the nonce that was asked about is one of these.
+    /// True if the nonce that was asked about is one of these.
     pub(super) has_this_nonce: bool,
-    /// What another request with its signer and forwarder nonce has become, where that keeps it from being
+    /// The fate of another request with its signer and forwarder nonce, if that keeps the relay from being
     /// sent.
     pub(super) rival: Option<Rival>,
 }
 
 impl Standing {
-    /// # Errors
-    /// [`StoreError::HeldElsewhere`] if it is not this daemon of a fleet that runs the relay.
+    /// Fails with [`StoreError::HeldElsewhere`] if this daemon of a fleet does not run the relay.
     pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<()> {
         let is_held = daemon.is_none_or(|daemon| self.holder.as_ref() == Some(daemon));
         if is_held { Ok(()) } else { Err(StoreError::HeldElsewhere) }
     }
 }
 
-/// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
+/// Returns the standing of a relay, and whether it has this nonce; `None` if it is not stored.
 pub(super) fn standing(db: &Db, id: &B256, nonce: Option<(&Address, u64)>) -> Result<Option<Standing>> {
     let (account, nonce) = nonce.unzip();
     Ok(standings(db, &[*id], account, nonce)?.0.remove(id))
 }
 
-/// The standings of those relays that are stored, and the highest nonce of an account, where one is.
+/// Returns the standings of those relays that are stored, and, if any is, the account's highest nonce.
 pub(super) fn standings(
     db: &Db,
     ids: &[B256],
@@ -163,7 +162,7 @@ pub(super) fn standings(
     Ok((standings, highest))
 }
 
-/// The sender's view of a relay, from a row that has the relay's columns.
+/// Reads the sender's view of a relay from a row with the relay's columns.
 pub(super) fn terms(row: &Row) -> Result<RelayTerms> {
     Ok(RelayTerms {
         id: column(row, "id")?,
@@ -176,7 +175,7 @@ pub(super) fn terms(row: &Row) -> Result<RelayTerms> {
     })
 }
 
-/// A relay as it was accepted, from such a row.
+/// Reads a relay as it was accepted from a row with the relay's columns.
 pub(super) fn new_relay(row: &Row) -> Result<NewRelay> {
     let (signer, client) = sender_of(row)?;
     Ok(NewRelay {
@@ -189,18 +188,18 @@ pub(super) fn new_relay(row: &Row) -> Result<NewRelay> {
     })
 }
 
-/// A relay's signer, and its client where that is known; `None` for an unknown relay.
+/// Returns a relay's signer, and its client if that is known; `None` for an unknown relay.
 pub(super) fn sender(db: &Db, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>> {
     first(db, "SELECT signer, client FROM relays WHERE id = $1", values![id], sender_of)
 }
 
-/// The same from a row.
+/// Reads a relay's signer, and its client if that is known, from a row.
 pub(super) fn sender_of(row: &Row) -> Result<(Address, Option<IpAddr>)> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
     Ok((column(row, "signer")?, client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical())))
 }
 
-/// The stored form of an address; IPv4 is mapped into IPv6.
+/// Returns the stored form of an address; IPv4 is mapped into IPv6.
 pub(super) const fn address(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -208,19 +207,19 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// `None`: unknown relay; `Some(None)`: pending.
+/// Returns a relay's outcome: `None` if it is not known, `Some(None)` while it is pending.
 pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>> {
     first(db, OUTCOME, values![id], outcome)
 }
 
-/// A relay's outcome. Of one that is also archived the last word is not there.
+/// Selects a relay's outcome. A relay that is also archived was sent again: its archived outcome is old.
 pub(super) const OUTCOME: &str =
     "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
              FROM relays WHERE id = $1
          UNION ALL SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
              FROM archive WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = $1)";
 
-/// `None` while it is pending.
+/// Reads the outcome from a row of [`OUTCOME`]; `None` while the relay is pending.
 pub(super) fn outcome(row: &Row) -> Result<Option<RelayOutcome>> {
     let mined = || -> Result<_> {
         Ok(MinedTransaction {

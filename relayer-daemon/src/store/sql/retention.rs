@@ -19,19 +19,19 @@ use crate::{
     store::{RelayRecord, Result, Retention, StoreError},
 };
 
-/// How many relays, or nonces without one, each kind of pruning takes at most in one step.
+/// The most relays, or nonces without one, of each kind of pruning in one step.
 const STEP: i64 = 64;
-/// How many of an account's newest nonces stay whole: more than any reorg undoes.
+/// Number of an account's newest nonces that stay whole: more than any reorg undoes.
 const NEWEST: i64 = 256;
 
 impl Store {
-    /// One small step of pruning: relays without any transaction go a day after their end; others are
+    /// Runs one small step of pruning: relays without any transaction go a day after their end; others are
     /// archived, and later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived
     /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
     /// means that nothing is due.
     pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize> {
         if self.is_shared() {
-            // At once: a charge waits for a row that is deleted until that is committed.
+            // In a transaction of its own: a charge waits for a deleted row until the deletion is committed.
             self.write(fleet::forget_rates)?;
         }
         let Retention { whole_seconds, archive_seconds } = *retention;
@@ -49,13 +49,13 @@ impl Store {
         })
     }
 
-    /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
+    /// Returns the highest nonce deleted with its archived relay: no nonce up to it is a gap.
     pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>> {
         let query = "SELECT highest FROM archived_nonces WHERE account = $1";
         self.read_single(|db| single(db, query, values![account]))
     }
 
-    /// What is known of a relay, archived or not.
+    /// Returns the record of a relay, archived or not; `None` if it is not known.
     pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>> {
         self.read(|db| {
             let Some(outcome) = relays::stored_outcome(db, &id)? else { return Ok(None) };
@@ -66,7 +66,7 @@ impl Store {
     }
 }
 
-/// The hashes of an archived relay, oldest first.
+/// Returns the hashes of an archived relay, oldest first.
 fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>> {
     let hashes: Option<Vec<u8>> = single(db, "SELECT hashes FROM archive WHERE id = $1", values![id])?;
     let hashes = hashes.unwrap_or_default();

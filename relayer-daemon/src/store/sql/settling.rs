@@ -1,4 +1,4 @@
-//! What mining a nonce means for its relay and the budget, and what a reorganisation undoes of it.
+//! The effect of a mined nonce on its relay and the budget, and its reversal by a reorganisation.
 
 use alloy::primitives::{Address, B256};
 
@@ -40,11 +40,10 @@ impl Store {
         self.write_for(payer, move |db| settle(db, &payer.account, &settlement, daemon.as_ref(), now))
     }
 
-    /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
-    /// it was charged is reserved, even beyond the limit, because it cannot be called back; beside the relay's
-    /// reservation where that is for another nonce. A relay that another nonce of its own has executed stays
-    /// as it is. Returns whether the nonce's relay is pending
-    /// now.
+    /// Reopens a mined nonce that a reorg undid: its relay is pending again. Its expected cost above what it
+    /// was charged is reserved, even beyond the limit, because it cannot be called back; beside the relay's
+    /// reservation if that is for another nonce. A relay that another nonce of its own has executed stays as
+    /// it is. Returns whether the nonce's relay is pending now.
     pub fn reopen(&self, payer: impl Into<Payer>, nonce: u64, expected_wei: u128, now: u64) -> Result<bool> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
@@ -56,8 +55,8 @@ impl Store {
         })
     }
 
-    /// Gives up a mined nonce that a reorg undid, where the account's key is missing: its relay is pending again,
-    /// for another account. Returns whether it is.
+    /// Gives up a mined nonce that a reorg undid, if the account's key is missing: its relay is pending
+    /// again, for another account. Returns whether it is.
     pub fn undo(&self, payer: impl Into<Payer>, nonce: u64, expected_wei: u128, now: u64) -> Result<bool> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
@@ -130,7 +129,7 @@ fn settle(
     Ok(decided)
 }
 
-/// What a nonce that was just settled means for its relay.
+/// The effect of a settled nonce on its relay.
 enum Verdict {
     /// The relay ends with the nonce's outcome.
     Ends,
@@ -141,7 +140,7 @@ enum Verdict {
     Nothing,
 }
 
-/// What a nonce that was just settled means for its relay.
+/// Decides the effect of a settled nonce on its relay.
 ///
 /// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
 /// request again and a reorg then undid the cancellation. The one that has used the request counts, whichever
@@ -180,7 +179,7 @@ fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignm
     Ok(if ends { Verdict::Ends } else { Verdict::Nothing })
 }
 
-/// Makes a relay pending again: its outcome is undone, while another nonce of it is in flight or was given up.
+/// Makes a relay pending again: its outcome is undone, and another nonce of it is in flight or was given up.
 fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Result<()> {
     if let Some(sponsor) = key_gas::sponsor(tx, relay)? {
         key_gas::refund(tx, &sponsor)?;
@@ -200,7 +199,7 @@ fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Resul
     events::note(tx, relay, EventKind::Reorganised, now)
 }
 
-/// Writes a nonce again that the file has lost and the chain has.
+/// Writes a nonce again that the store has lost and the chain has.
 fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<()> {
     let NonceAssignment { nonce, relay, transactions } = assignment;
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
@@ -220,7 +219,7 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
         .try_for_each(|transaction| nonces::insert_transaction(tx, account, *nonce, transaction, now))
 }
 
-/// Returns the nonce's relay, if that is pending now.
+/// Reopens a nonce. Returns its relay, if that is pending now.
 fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) -> Result<Option<B256>> {
     let key = values![account, nonce];
     let (paid, reserved) = given_up::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;

@@ -144,7 +144,7 @@ impl Postgres {
     /// Brings the database's format up to date.
     ///
     /// # Errors
-    /// Any of the database, also [`StoreError::Engine`] if the sessions are not this daemon's own.
+    /// Those of the database, and [`StoreError::Engine`] if the sessions are not this daemon's own.
     pub(in super::super) fn migrate(&self) -> Result<()> {
         self.must_have_own_sessions()?;
         self.begin()?;
@@ -157,7 +157,7 @@ impl Postgres {
     /// Returns whether the database holds a store.
     ///
     /// # Errors
-    /// Any of the database, also [`StoreError::Engine`] if the sessions are not this daemon's own.
+    /// Those of the database, and [`StoreError::Engine`] if the sessions are not this daemon's own.
     pub(in super::super) fn is_store(&self) -> Result<bool> {
         self.look(|db| Ok(postgres_format::version(db)?.is_some()))
     }
@@ -165,7 +165,7 @@ impl Postgres {
     /// Returns whether the database holds a store of this program's version.
     ///
     /// # Errors
-    /// Also [`StoreError::Older`] for an older version, and if the sessions are not this daemon's own.
+    /// Those of [`Self::is_store`], and [`StoreError::Older`] for an older version.
     pub(in super::super) fn is_current(&self) -> Result<bool> {
         self.look(postgres_format::is_current)
     }
@@ -254,7 +254,7 @@ impl Postgres {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
 
-    /// Sends several last messages likewise, and returns the answers to these.
+    /// Sends the unsent messages and several last ones. Returns the answers to these.
     fn ask_all(&self, session: &Session, last: Vec<Message>, limit: Duration) -> Result<Vec<Answered>> {
         let mut messages = session.unsent.take();
         let unsent = messages.len();
