@@ -59,7 +59,7 @@ struct OurReceipts {
 }
 
 impl BlockReceipts {
-    /// Reads blocks where receipts of so many nonces are looked for; 0: never.
+    /// Creates a reader that reads blocks from this number of nonces on; 0: never.
     pub(super) fn new(from: usize) -> Self {
         Self {
             from: if from == 0 { usize::MAX } else { from },
@@ -69,7 +69,7 @@ impl BlockReceipts {
         }
     }
 
-    /// See [`super::ChainNode::receipts_by_block`].
+    /// Finds receipts; see [`super::ChainNode::receipts_by_block`].
     pub(super) async fn find(
         &self,
         rpc: &Rpc,
@@ -111,7 +111,7 @@ impl BlockReceipts {
         wanted.found
     }
 
-    /// The receipts of the block with this number, or of the newest one.
+    /// Reads the receipts of the block with this number, or of the newest one.
     async fn read(&self, rpc: &Rpc, forwarder: Address, block: Option<u64>) -> Result<Arc<OurReceipts>> {
         let (rpc, method) = (rpc.clone(), self.method.name());
         let ask = async move {
@@ -143,7 +143,7 @@ impl BlockReceipts {
         kept.push((Instant::now(), block));
     }
 
-    /// The blocks that were read a moment ago.
+    /// Returns the blocks that were read a moment ago.
     fn kept(&self) -> Vec<Arc<OurReceipts>> {
         let mut kept = self.lock();
         kept.retain(|(at, _)| at.elapsed() < KEPT);
@@ -155,7 +155,7 @@ impl BlockReceipts {
     }
 }
 
-/// The number of the newest block.
+/// Reads the number of the newest block.
 async fn newest(rpc: &Rpc) -> Option<u64> {
     rpc.read::<U64>("eth_blockNumber", json!([])).await.ok().and_then(block_number)
 }
@@ -169,7 +169,7 @@ impl OurReceipts {
     }
 }
 
-/// The nonces that receipts are looked for, each with its transactions.
+/// A search for the receipts of nonces, each given by its transactions.
 struct Wanted<'a> {
     left: Vec<&'a Vec<B256>>,
     found: HashMap<B256, Receipt>,
@@ -184,7 +184,7 @@ impl<'a> Wanted<'a> {
         self.left.len()
     }
 
-    /// Takes what is wanted of these; returns of how many nonces.
+    /// Takes the receipts of wanted transactions; returns the number of their nonces.
     fn take(&mut self, receipts: &HashMap<B256, Receipt>) -> usize {
         let (before, found) = (self.left.len(), &mut self.found);
         self.left.retain(|hashes| {

@@ -35,7 +35,7 @@ pub enum BroadcastVerdict {
 }
 
 const TABLE: &[(&str, BroadcastVerdict)] = &[
-    // Not one that is known.
+    // Before "known transaction", which they contain.
     ("unknown transaction type", Rejected), // hosted endpoints, sequencers
     ("unknown transaction", Unknown),
     // The node has it.
@@ -101,7 +101,7 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
     ("eip 1559 is not activated", Rejected),  // ganache before London
 ];
 
-/// The verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
+/// Returns the verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
 pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     if Revert::from_error(error).is_some() {
         return Rejected;
@@ -111,7 +111,7 @@ pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     row.map_or_else(|| by_counts(&message).unwrap_or(Unknown), |(_, verdict)| *verdict)
 }
 
-/// ganache says one thing of a nonce that is too low and of one that is too high, with both counts.
+/// Reads ganache's message, which is the same for a nonce too low and one too high, but has both counts.
 fn by_counts(message: &str) -> Option<BroadcastVerdict> {
     let rest = message.split_once("account has nonce of: ")?.1;
     let (account, transaction) = rest.split_once(" tx has nonce of: ")?;
@@ -120,9 +120,9 @@ fn by_counts(message: &str) -> Option<BroadcastVerdict> {
     Some(if transaction < account { NonceTooLow } else { NonceTooHigh })
 }
 
-/// One verdict from several nodes' answers to the same bytes: accepted if any node has the transaction,
-/// rejected only if no node has a better verdict. A dead or silent endpoint does not hide the verdict of
-/// another.
+/// Returns one verdict from several nodes' answers to the same bytes: accepted if any node has the
+/// transaction, rejected only if no node has a better verdict. A dead or silent endpoint does not hide the
+/// verdict of another.
 ///
 /// No verdict ends a nonce: it stays in flight until one of its transactions is seen mined.
 pub fn combine(verdicts: impl IntoIterator<Item = BroadcastVerdict>) -> BroadcastVerdict {

@@ -36,7 +36,7 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// The first known cause in the error's chain.
+    /// Returns the first known cause in the error's chain.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self::TimedOut;

@@ -34,7 +34,7 @@ pub(super) struct EndpointState {
 }
 
 impl std::fmt::Debug for EndpointState {
-    /// Only the label: the provider's output has the URL.
+    /// Writes only the label: the provider's output has the URL.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("EndpointState").field(&self.label).finish()
     }
@@ -57,7 +57,7 @@ impl EndpointState {
         self.chain_id.get() == Some(&chain_id)
     }
 
-    /// Has a method be asked of other endpoints first, for a while. Returns whether it was not so already.
+    /// Makes others be asked for a method first, for a while. Returns true the first time.
     pub(super) fn avoid(&self, method: &'static str) -> bool {
         let before = self.avoided().insert(method, Instant::now() + AVOIDED);
         before.is_none()
@@ -84,12 +84,12 @@ impl EndpointState {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// A permit to send it a transaction, held until it has answered; `None` while too many are in flight.
+    /// Returns a permit to send to it, held until it has answered; `None` while too many are in flight.
     pub(super) fn start_send(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.sends).try_acquire_owned().ok()
     }
 
-    /// The number of sends that it has not answered.
+    /// Returns the number of sends that it has not answered.
     pub(super) fn unanswered(&self) -> usize {
         (SENDS as usize).saturating_sub(self.sends.available_permits())
     }

@@ -102,18 +102,18 @@ pub struct Chain {
     simulate_v1: OptionalMethod,
     block_receipts: BlockReceipts,
     head: AtomicU64,
-    /// Whether an endpoint has shown a block with the tag `safe`, and with `finalized`.
+    /// True for each of the tags `safe` and `finalized` that an endpoint has known.
     known_tags: [AtomicBool; 2],
     /// The highest priority fee taken from the market.
     max_tip: u128,
     tips: Mutex<TipMarket>,
-    /// Fee histories and balances on their way: a relay's check asks for both.
+    /// Fee histories on their way, shared by the checks of relays.
     fee_histories: SingleFlight<(), Result<FeeHistoryJson>>,
     balances: SingleFlight<Address, Result<u128>>,
 }
 
 impl Chain {
-    /// The chain of these endpoints and contracts. No priority fee above `max_tip` wei is taken for
+    /// Creates the chain of these endpoints and contracts. No priority fee above `max_tip` wei is taken for
     /// the market's.
     pub fn new(rpc: Rpc, forwarder: Address, registry: Address, max_tip: u128) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Chain {
         }
     }
 
-    /// The same, where receipts of as many nonces are looked for in whole blocks; 0: never.
+    /// Returns the chain with receipts looked for in whole blocks from `waiting` nonces on; 0: never.
     #[must_use]
     pub fn with_block_receipts_from(self, waiting: usize) -> Self {
         Self { block_receipts: BlockReceipts::new(waiting), ..self }
@@ -147,7 +147,7 @@ impl Chain {
         Ok(!code.is_empty())
     }
 
-    /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
+    /// Returns the gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
     pub async fn estimated_no_op(&self, account: Address) -> Result<u64> {
         let transfer = json!({ "from": account, "to": account, "value": "0x0" });
         let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
@@ -159,7 +159,7 @@ impl Chain {
         self.has_code(GAS_PRICE_ORACLE).await
     }
 
-    /// A block's header; `None` where the node has no such block.
+    /// Reads a block's header; `None` where the node has no such block.
     pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>> {
         let header = self.header_of(json!(block)).await?;
         if let (Some(number), "latest") = (header.and_then(|header| header.number), block) {
@@ -179,7 +179,7 @@ impl Chain {
         }
     }
 
-    /// The number of the newest block as it was last read; 0 before the first read.
+    /// Returns the number of the newest block as it was last read; 0 before the first read.
     pub fn head(&self) -> u64 {
         self.head.load(Ordering::Relaxed)
     }
@@ -188,9 +188,9 @@ impl Chain {
         self.head.store(number, Ordering::Relaxed);
     }
 
-    /// The number of the block with this tag; `None` where the chain does not know the tag, 0 where it has no
-    /// such block yet. A tag that was known once is never taken for unknown, nor is one whose block a node
-    /// lacks at the moment.
+    /// Reads the number of the block with this tag; `None` where the chain does not know the tag, 0 where it
+    /// has no such block yet. A tag that was known once is never taken for unknown, nor is one with a block
+    /// that a node lacks at the moment.
     async fn tagged(&self, tag: &'static str, is_known: &AtomicBool) -> Result<Option<u64>> {
         match self.header(tag).await {
             Ok(header) => {
@@ -207,7 +207,7 @@ impl Chain {
         }
     }
 
-    /// The hash of block 0. `None` where the node has pruned it (EIP-4444); `earliest` is then a later block.
+    /// Reads the hash of block 0; `None` where it is pruned (EIP-4444): `earliest` is a later block then.
     pub async fn genesis(&self) -> Result<Option<B256>> {
         match self.header("0x0").await {
             Ok(header) => Ok(header.and_then(|header| header.hash)),
@@ -216,7 +216,7 @@ impl Chain {
         }
     }
 
-    /// A view call.
+    /// Makes a view call.
     ///
     /// # Errors
     /// [`RpcError`]; a revert is [`RpcError::Node`].
@@ -235,7 +235,7 @@ impl Chain {
         Ok(count.to())
     }
 
-    /// An account's nonce and a signer's forwarder nonce in the state of one block.
+    /// Reads an account's nonce and a signer's forwarder nonce in the state of one block.
     async fn account_at(
         &self,
         account: Address,
@@ -378,7 +378,7 @@ fn is_pruned(error: &ErrorPayload) -> bool {
     error.code == PRUNED || ["prune", "history", "not available"].iter().any(|word| message.contains(word))
 }
 
-/// No account on any chain holds 2^128 wei.
+/// Returns an amount as `u128`: no account on any chain holds 2^128 wei.
 fn wei(amount: U256) -> u128 {
     u128::try_from(amount).unwrap_or(u128::MAX)
 }

@@ -13,44 +13,44 @@ use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 /// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from
 /// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
 pub trait ChainNode: Send + Sync + 'static {
-    /// The number of a paying account's mined transactions.
+    /// Reads the number of a paying account's mined transactions.
     fn mined_nonce(&self, account: Address) -> impl Future<Output = Result<u64>> + Send;
-    /// The same count with the transactions in the node's mempool.
+    /// Reads the same count with the transactions in the node's mempool.
     fn pending_nonce(&self, account: Address) -> impl Future<Output = Result<u64>> + Send;
-    /// Head and fees.
+    /// Reads the head and the fees.
     fn market(&self) -> impl Future<Output = Result<Market>> + Send;
-    /// A paying account's balance, wei.
+    /// Reads a paying account's balance, wei.
     fn balance(&self, account: Address) -> impl Future<Output = Result<u128>> + Send;
-    /// The receipt of a mined transaction.
+    /// Reads the receipt of a mined transaction.
     fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>>> + Send;
-    /// Receipts of mined transactions out of whole blocks, where that takes fewer calls than asking for each.
-    /// For each nonce it gets the transactions that were tried. A nonce that it finds nothing of may be mined
-    /// all the same.
+    /// Finds receipts of mined transactions in whole blocks, where that takes fewer calls than asking for
+    /// each. `nonces` has the transactions that were tried for each nonce. A nonce without a receipt may be
+    /// mined all the same.
     fn receipts_by_block(&self, nonces: &[Vec<B256>]) -> impl Future<Output = HashMap<B256, Receipt>> + Send;
-    /// The receipt of a mined transaction, looked up at every endpoint.
+    /// Looks up the receipt of a mined transaction at every endpoint.
     fn receipt_everywhere(&self, hash: B256) -> impl Future<Output = ReceiptLookup> + Send;
-    /// The hash of the block with this number; `None` where the node has no such block.
+    /// Reads the hash of the block with this number; `None` where the node has no such block.
     fn block_hash(&self, number: u64) -> impl Future<Output = Result<Option<B256>>> + Send;
-    /// The safe and the final block.
+    /// Reads the safe and the final block.
     fn heads(&self) -> impl Future<Output = Result<BlockHeads>> + Send;
-    /// A paying account's nonce and a signer's forwarder nonce in one block's state.
+    /// Reads a paying account's nonce and a signer's forwarder nonce in one block's state.
     fn account_view(
         &self,
         account: Address,
         signer: Option<Address>,
     ) -> impl Future<Output = Result<AccountView>> + Send;
-    /// The forwarder's next nonce for a signer.
+    /// Reads the forwarder's next nonce for a signer.
     fn forwarder_nonce(&self, signer: Address) -> impl Future<Output = Result<U256>> + Send;
-    /// `forwarder.verify` for the request inside an `execute` call.
+    /// Calls `forwarder.verify` for the request inside an `execute` call.
     fn verify(&self, execute: &IForwarder::executeCall) -> impl Future<Output = Result<bool>> + Send;
-    /// Simulates `execute` by a paying account. A revert of the forwarder itself is [`RpcError::Node`](super::RpcError).
+    /// Simulates `execute` by a paying account. The forwarder's own revert is [`super::RpcError::Node`].
     fn simulate(
         &self,
         account: Address,
         calldata: &Bytes,
         gas_limit: u64,
     ) -> impl Future<Output = Result<SimulationResult>> + Send;
-    /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
+    /// Reads the L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
     fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128>> + Send;
     /// Sends a signed transaction. The text is a node's message, for the log.
     fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (BroadcastVerdict, String)> + Send;

@@ -14,7 +14,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// JSON-RPC's code for a method that does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;
 
-/// The method.
+/// A method that some nodes lack.
 #[derive(Debug)]
 pub(super) struct OptionalMethod {
     name: &'static str,
@@ -45,7 +45,7 @@ impl OptionalMethod {
         is_missing
     }
 
-    /// Has the method not be called for so long.
+    /// Keeps the method from being called for this time.
     pub(super) fn rest(&self, time: Duration) {
         *self.again.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + time);
     }

@@ -47,7 +47,7 @@ pub(super) struct ReceiptJson {
     logs: Vec<Log>,
 }
 
-/// The answer is not a receipt of this transaction.
+/// Error: the answer is not a receipt of this transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoReceipt;
 
@@ -58,19 +58,19 @@ struct Place {
     block_number: U64,
 }
 
-/// The two ends of a transaction, in its receipt.
+/// The sender and the recipient of a transaction, in its receipt.
 #[derive(Debug, Deserialize)]
 struct Ends {
     from: Option<Address>,
     to: Option<Address>,
 }
 
-/// The number of a receipt's block.
+/// Reads the number of a receipt's block.
 pub(super) fn block_of(receipt: &RawValue) -> Option<u64> {
     serde_json::from_str(receipt.get()).ok().and_then(|Place { block_number: number }| block_number(number))
 }
 
-/// The receipt if it may be of a transaction of ours: a call of the forwarder, or a no-op to the own account.
+/// Reads the receipt if it may be of a transaction of ours: a forwarder call, or a no-op to the account.
 /// Other transactions of a block may have any form.
 pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Receipt> {
     let Ends { from, to } = serde_json::from_str(receipt.get()).ok()?;
@@ -83,8 +83,8 @@ pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Recei
 }
 
 impl Receipt {
-    /// The total price paid, L1 fee included, wei: at most `max_fee` for its gas, where the price is not
-    /// told.
+    /// Returns the total price paid, L1 fee included, wei: at most `max_fee` for its gas, where the price is
+    /// not told.
     pub fn paid_wei(&self, max_fee: u128) -> u128 {
         let price = self.gas_price.unwrap_or(max_fee);
         u128::from(self.gas_used).saturating_mul(price).saturating_add(self.l1_fee_wei)
@@ -92,7 +92,7 @@ impl Receipt {
 }
 
 impl ReceiptJson {
-    /// The receipt of the transaction `hash`; `None` while it is in no block.
+    /// Converts it to the receipt of the transaction `hash`; `None` while it is in no block.
     pub(super) fn of(self, hash: B256) -> Result<Option<Receipt>, NoReceipt> {
         let (Some(number), Some(block_hash)) = (self.block_number, self.block_hash) else { return Ok(None) };
         if self.transaction_hash != hash {

@@ -63,7 +63,7 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// Endpoints at these URLs. Makes no call.
+    /// Creates the endpoints at these URLs. Makes no call.
     ///
     /// # Errors
     /// If no HTTP client can be built.
@@ -97,7 +97,7 @@ impl Rpc {
         })
     }
 
-    /// The public label of the endpoint that reads use.
+    /// Returns the public label of the endpoint that reads use.
     pub fn label(&self) -> String {
         self.endpoint(self.current.load(Ordering::Relaxed))
             .map(|endpoint| endpoint.label.clone())
@@ -160,8 +160,8 @@ impl Rpc {
         Err(last)
     }
 
-    /// The endpoints in the order in which a method is asked of them: from the current one on, those that are
-    /// avoided for it last.
+    /// Returns the endpoints in the order in which a method is asked of them: from the current one on, those
+    /// that are avoided for it last.
     fn order(&self, start: usize, method: &'static str) -> Vec<usize> {
         let count = self.endpoints.len();
         let mut order: Vec<usize> =
@@ -194,7 +194,7 @@ impl Rpc {
         (reads.collect::<FuturesUnordered<_>>(), all)
     }
 
-    /// The endpoints that do not rest; all endpoints if all rest.
+    /// Returns the endpoints that do not rest; all endpoints if all rest.
     pub(super) fn awake(&self) -> Vec<usize> {
         let awake: Vec<usize> = self
             .endpoints
@@ -230,8 +230,8 @@ impl Rpc {
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does
-    /// not answer at once, is asked again.
+    /// Reads each endpoint's label and chain id, in the order of the settings. One that limits its rate, or
+    /// does not answer at once, is asked again.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64>)> {
         let ids = self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
             let mut id = self.chain_id(index).await;
@@ -255,8 +255,8 @@ impl Rpc {
         Ok(id.to())
     }
 
-    /// From now on every endpoint must be of this chain: one that has not said so, because it was down, is
-    /// asked before its first other call.
+    /// Requires every endpoint to be of this chain from now on: one that has not said so, because it was
+    /// down, is asked before its first other call.
     pub fn expect_chain(&self, chain_id: u64) {
         let _ = self.chain_id.set(chain_id);
     }
@@ -297,7 +297,7 @@ impl Rpc {
         }
     }
 
-    /// One call to one endpoint of the right chain, without retry.
+    /// Makes one call to one endpoint of the right chain, without retry.
     pub(super) async fn ask(
         &self,
         index: usize,
@@ -337,7 +337,7 @@ impl Rpc {
         answer
     }
 
-    /// The error without secrets: a transport's text has the URL, a provider's error page may quote the key.
+    /// Strips an error of secrets: a transport's text has the URL, a provider's error page may have the key.
     fn error(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> RpcError {
         RpcError::Unreachable(match error {
             AlloyError::ErrorResp(payload) => {
@@ -388,7 +388,7 @@ impl Head {
     }
 }
 
-/// A block number that fits the signed 64-bit numbers of the store and the metrics.
+/// Returns a block number if it fits the signed 64-bit numbers of the store and the metrics.
 pub(super) fn block_number(number: U64) -> Option<u64> {
     let number = number.to::<u64>();
     i64::try_from(number).is_ok().then_some(number)

@@ -22,7 +22,7 @@ pub enum RpcError {
     Malformed(&'static str),
 }
 
-/// What a call returns.
+/// Result of a call.
 pub(crate) type Result<T, E = RpcError> = std::result::Result<T, E>;
 
 impl From<RpcError> for Failure {

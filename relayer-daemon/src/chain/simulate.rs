@@ -27,7 +27,7 @@ struct CallJson {
 }
 
 impl Chain {
-    /// See [`super::ChainNode::simulate`].
+    /// Simulates `execute`; see [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
         account: Address,
@@ -44,7 +44,7 @@ impl Chain {
         simulation(&answer, None).ok_or(RpcError::Malformed("eth_call"))
     }
 
-    /// `None` where the node does not simulate, or the forwarder refuses; `eth_call` then has the reason.
+    /// Tries `eth_simulateV1`; `None` where the node lacks it, or the forwarder refuses: `eth_call` says why.
     async fn simulate_v1(&self, transaction: &Value) -> Result<Option<SimulationResult>> {
         if self.simulate_v1.is_missing() {
             return Ok(None);
@@ -68,7 +68,7 @@ impl Chain {
     }
 }
 
-/// The result in the data that `execute` returned.
+/// Reads the result from the data that `execute` returned.
 fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<SimulationResult> {
     let result = IForwarder::executeCall::abi_decode_returns(answer).ok()?;
     Some(if result.success {

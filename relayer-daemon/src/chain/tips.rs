@@ -35,7 +35,7 @@ impl TipMarket {
         }
     }
 
-    /// The market's price from what recent blocks paid, ours included: the median of what is not ours.
+    /// Returns the market's price from what recent blocks paid: the median of the tips that are not ours.
     pub(super) fn price(&mut self, paid: impl IntoIterator<Item = u128>) -> u128 {
         let mut others: Vec<u128> = paid.into_iter().filter(|tip| !self.own.contains(tip)).collect();
         others.sort_unstable();

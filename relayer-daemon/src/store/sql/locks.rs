@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `account_leases` | shared: a write about nonces; alone: a takeover | no write under an ended lease |
 //! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
-//! | the same, and its rivals by forwarder nonce | a write that gives it a nonce | one nonce in flight for all |
+//! | the same, and rivals by forwarder nonce | a write that gives it a nonce | one nonce in flight for all |
 //! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
 //! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
 //!
