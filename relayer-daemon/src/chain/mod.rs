@@ -54,7 +54,7 @@ use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
-/// Number of blocks whose tips count for the market.
+/// Number of blocks with tips that count for the market.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 

@@ -42,14 +42,14 @@ pub struct Accounts<N> {
     waiting: Mutex<VecDeque<WaitingJob>>,
 }
 
-/// Where a checked relay is now.
+/// The place of a checked relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placed {
     /// An account has it.
     Queued,
-    /// It is to be checked once more, after others, or is not carried here any more.
+    /// It must be checked once more, after others, or is not carried here any more.
     Again,
-    /// The same, but no account here can pay for it, and one that can may come.
+    /// It must be checked once more: no account here can pay for it, but one that can may come.
     Unpaid,
 }
 
@@ -61,8 +61,8 @@ struct WaitingJob {
 }
 
 impl<N: ChainNode> Accounts<N> {
-    /// The accounts of these senders, all of which tell `room`. `configured` are those that this daemon has
-    /// keys of.
+    /// Creates the accounts of these senders, all of which tell `room`. `configured` are those that this
+    /// daemon has keys of.
     pub fn new(
         senders: Vec<Arc<Sender<N>>>,
         configured: &[Address],
@@ -79,12 +79,12 @@ impl<N: ChainNode> Accounts<N> {
         }
     }
 
-    /// The senders, in the order of the settings, or in a fleet of their leases.
+    /// Returns the senders, in the order of the settings, or in a fleet of their leases.
     pub fn senders(&self) -> Vec<Arc<Sender<N>>> {
         self.senders.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The accounts, in the same order.
+    /// Returns the accounts, in the same order.
     pub fn addresses(&self) -> Vec<Address> {
         self.senders().iter().map(|sender| sender.account()).collect()
     }
@@ -106,12 +106,12 @@ impl<N: ChainNode> Accounts<N> {
         *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = states;
     }
 
-    /// The states of this daemon's accounts, as it publishes them.
+    /// Returns the states of this daemon's accounts, as it publishes them.
     pub fn lasting_states(&self) -> BTreeMap<Address, AccountState> {
         self.senders().iter().map(|sender| (sender.account(), sender.lasting_state())).collect()
     }
 
-    /// The daemon that carries relays now.
+    /// Returns which daemon carries relays now.
     pub fn carrier(&self) -> Carrier {
         self.known().carrier()
     }
@@ -134,19 +134,19 @@ impl<N: ChainNode> Accounts<N> {
         KnownStates { own: best(&own), others: best(&others), is_any_unknown }
     }
 
-    /// The account that would get the next relay if it has room.
+    /// Returns the account that would get the next relay if it has room.
     pub fn next(&self) -> Option<Arc<Sender<N>>> {
         self.by_load(0).into_iter().next()
     }
 
-    /// Why a relay that no account can pay for ends; `None` where another daemon carries it, or it waits.
+    /// Returns why a relay ends that no account can pay for; `None` if it waits or is carried elsewhere.
     pub fn ends(&self) -> Option<Failure> {
         self.known().ends().map(Failure::of)
     }
 
-    /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
-    /// spend alike. Stuck ones are among them only if no other account can, and those with signers that do
-    /// not sign only if no account can sign.
+    /// Returns the accounts that can pay `wei` more, least loaded first, of these the richest first, so that
+    /// they spend alike. Stuck ones are among them only if no other account can, and those with signers that
+    /// do not sign only if no account can sign.
     fn by_load(&self, wei: u128) -> Vec<Arc<Sender<N>>> {
         let leased = self.senders().into_iter().filter(|sender| sender.parts.lease.takes_relays());
         let states = leased.map(|sender| (sender.account_state(), sender));
@@ -160,8 +160,8 @@ impl<N: ChainNode> Accounts<N> {
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
     /// all of these are full, or if there is none and another one may come; relays that other accounts can
-    /// pay for do not wait behind it. Returns where it is then. The `permit` is held while the pools of all
-    /// accounts that get relays are full, so that no more is checked than will soon be sent.
+    /// pay for do not wait behind it. Returns the relay's place then. The `permit` is held while the pools of
+    /// all accounts that get relays are full, so that no more is checked than will soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.
@@ -216,8 +216,8 @@ impl<N: ChainNode> Accounts<N> {
         }
     }
 
-    /// What becomes of a relay that may cost more than each account here can pay: it ends, or is not carried
-    /// here any more. Where another daemon's account is ready, relays go to that one for a while; one that has
+    /// Decides on a relay that may cost more than each account here can pay: it ends, or is not carried here
+    /// any more. If another daemon's account is ready, relays go to that one for a while; an account that has
     /// fallen short itself would not pay either.
     fn unpaid(&self, wei: u128) -> Result<Placed, Failure> {
         if self.known().others != AccountState::Ready {

@@ -1,12 +1,12 @@
-//! Which daemon's accounts carry relays now: the one rule by which relays are taken in, checked, handed over
-//! and claimed, and by which `/readyz` says that requests are refused.
+//! The rule that says which daemon's accounts carry relays now. By it relays are taken in, checked, handed
+//! over and claimed, and `/readyz` says that requests are refused.
 //!
 //! | the accounts | carried by |
 //! |---|---|
 //! | each one, at all daemons, is cordoned | [`Carrier::Paused`] |
 //! | none here takes relays | [`Carrier::Others`] |
 //! | the best one is another daemon's | [`Carrier::Others`] |
-//! | none here is able, and the state of some other one is not known, as while it passes to another daemon | [`Carrier::Others`] |
+//! | none here is able, and another's state is unknown, as while it changes daemons | [`Carrier::Others`] |
 //! | all else | [`Carrier::Here`] |
 //!
 //! The states have one order for all daemons, so that of two with the same knowledge one keeps the relay.
@@ -32,7 +32,7 @@ pub(super) struct KnownStates {
     pub(super) own: AccountState,
     /// The best of the others; `Elsewhere` where none is known.
     pub(super) others: AccountState,
-    /// Whether the state of any account is not known.
+    /// True if the state of any account is not known.
     pub(super) is_any_unknown: bool,
 }
 
@@ -48,7 +48,7 @@ impl KnownStates {
         }
     }
 
-    /// Why new requests make no sense, if so: no account of any daemon is able to send.
+    /// Returns why new requests make no sense, if so: no account of any daemon is able to send.
     pub(super) fn refuses(self) -> Option<ErrorCode> {
         if self.is_any_unknown {
             return None;
@@ -62,14 +62,14 @@ impl KnownStates {
         }
     }
 
-    /// Whether a relay that no account of this daemon can pay for waits here: an account that can may come, or
-    /// be another daemon's that is stuck. Other relays do not leave for a stuck one.
+    /// Returns whether a relay that no account of this daemon can pay for waits here: an account that can may
+    /// come, or be another daemon's that is stuck. Other relays do not leave for a stuck one.
     pub(super) fn awaits_account(self) -> bool {
         let may_come = self.is_any_unknown && self.others != AccountState::Ready;
         (may_come || self.others == AccountState::Stuck) && self.carrier() == Carrier::Here
     }
 
-    /// Why a relay that no account of this daemon can pay for ends here, if it does.
+    /// Returns why a relay that no account of this daemon can pay for ends here, if it does.
     pub(super) fn ends(self) -> Option<ErrorCode> {
         (self.carrier() == Carrier::Here).then_some(match self.own {
             AccountState::Delegated => ErrorCode::AccountDelegated,

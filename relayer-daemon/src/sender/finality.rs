@@ -1,4 +1,4 @@
-//! From mined to final: each block that holds a transaction of ours is compared with the chain's.
+//! Finality: each block that holds a transaction of ours is compared with the chain's until it is final.
 //!
 //! A block names its parent, so one block stands for all below it: the highest one that was found on the
 //! chain, the anchor, is looked at in each round, the others once each. If the anchor is gone, all are
@@ -79,8 +79,8 @@ impl<N: ChainNode> Sender<N> {
         Ok(self.parts.store.run(read).await?)
     }
 
-    /// The blocks that are on the chain, and those that another one has displaced. A node that has none at
-    /// this height, or does not answer, tells nothing.
+    /// Returns the blocks that are on the chain, and those that another one has displaced. A node that has
+    /// none at this height, or does not answer, tells nothing.
     async fn compare(&self, blocks: &[BlockId]) -> (Vec<BlockId>, Vec<BlockId>) {
         let asked: Vec<_> =
             blocks.iter().map(|block| self.parts.node.block_hash(block.number).boxed()).collect();

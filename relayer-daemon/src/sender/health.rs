@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// The state without what is over within seconds.
+    /// Returns the state without what is over within seconds.
     fn lasting_state(&self) -> AccountState {
         let AccountHealth { balance_wei, delegated, signer_failed_at, round_at, .. } = &self.health;
         let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// The expected cost of the relays in flight and in the queue, wei.
+    /// Returns the expected cost of the relays in flight and in the queue, wei.
     fn expected_wei(&self) -> u128 {
         let in_flight = self.nonces.values().filter_map(NonceState::in_flight);
         let in_flight = in_flight.map(|nonce| nonce.assignment.expected_wei());
@@ -81,14 +81,14 @@ impl State {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// The account's state.
+    /// Returns the account's state.
     pub fn account_state(&self) -> AccountState {
         if self.is_cordoned() { AccountState::Cordoned } else { self.state().account_state() }
     }
 
-    /// The state by which daemons choose where a relay goes: without what is over within seconds. `Elsewhere`
-    /// where the account is given back and its next holder may send with it, `Empty` also where all that it
-    /// holds is needed for what it has, and `Short` where it cannot pay for a relay that came lately.
+    /// Returns the state by which daemons choose where relays go, without what is over within seconds.
+    /// `Elsewhere` where the account is given back and its next holder may send with it, `Empty` also where
+    /// all that it holds is needed for what it has, and `Short` where it cannot pay for a recent relay.
     pub(super) fn lasting_state(&self) -> AccountState {
         if self.is_cordoned() {
             return AccountState::Cordoned;
@@ -124,7 +124,7 @@ impl<N: ChainNode> Sender<N> {
         self.parts.orders.current().cordoned.contains_key(&self.account())
     }
 
-    /// The number of relays that the account has in its queue and in the pool.
+    /// Returns the number of relays that the account has in its queue and in the pool.
     pub fn load(&self) -> usize {
         let state = self.state();
         state.queue.len().saturating_add(state.assigning.0).saturating_add(state.open())
@@ -135,7 +135,7 @@ impl<N: ChainNode> Sender<N> {
         self.load() < self.parts.max_pending
     }
 
-    /// The number of the account's transactions that wait to be mined.
+    /// Returns the number of the account's transactions that wait to be mined.
     pub fn pending(&self) -> usize {
         self.state().nonces.values().filter(|state| state.in_flight().is_some()).count()
     }
@@ -147,7 +147,7 @@ impl<N: ChainNode> Sender<N> {
         state.health.balance_wei.is_none_or(|balance| needed <= balance)
     }
 
-    /// The balance that was last read, wei; 0 before the first read.
+    /// Returns the balance that was last read, wei; 0 before the first read.
     pub(super) fn balance_wei(&self) -> u128 {
         self.state().health.balance_wei.unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! Until when an account is this daemon's.
+//! The time until which an account is this daemon's.
 //!
-//! In a fleet the account is leased, and the lease is renewed all the time. A daemon whose renewals fail, or
-//! that stood still, finds out by its own monotonic clock before it signs or sends. Should it be wrong, the
-//! store refuses what it writes: nothing is sent that was not written, and the epoch of a lease is never used
-//! twice.
+//! In a fleet the account is leased, and the lease is renewed all the time. A daemon that
+//! fails to renew it, or stood still, finds out by its own monotonic clock before it signs or sends. Should it
+//! be wrong, the store refuses what it writes: nothing is sent that was not written, and the epoch of a lease
+//! is never used twice.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -21,17 +21,17 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The account is this daemon's alone, for as long as it runs.
+    /// Creates a lease without end: the account is this daemon's alone, for as long as it runs.
     pub fn forever() -> Self {
         Self { epoch: None, until: Arc::default(), ending: Arc::default() }
     }
 
-    /// A lease with this epoch.
+    /// Creates a lease with this epoch.
     pub fn until(until: Instant, epoch: u64) -> Self {
         Self { epoch: Some(epoch), until: Arc::new(Mutex::new(Some(until))), ending: Arc::default() }
     }
 
-    /// Its epoch; `None` for an account that is not leased.
+    /// Returns its epoch; `None` for an account that is not leased.
     pub const fn epoch(&self) -> Option<u64> {
         self.epoch
     }
@@ -47,12 +47,12 @@ impl Lease {
         until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// The account takes no more relays: it is given back once nothing is in flight.
+    /// Marks the lease as ending: the account takes no more relays, and is given back with nothing in flight.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// The account is kept after all.
+    /// Keeps the account after all.
     pub fn keep(&self) {
         self.ending.store(false, Ordering::Relaxed);
     }

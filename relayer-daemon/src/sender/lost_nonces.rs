@@ -5,8 +5,8 @@
 //! transaction with this nonce has executed it. If the request was executed, or an endpoint does not answer,
 //! the nonce stays unconfirmed for [`LONGEST_PATIENCE`].
 //!
-//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged. What it may
-//! cost stays reserved for a day.
+//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged. What the
+//! nonce may cost stays reserved for a day.
 
 use std::time::Duration;
 

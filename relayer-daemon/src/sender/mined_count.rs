@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{Sender, SenderError, nonce_state::NonceState};
 use crate::chain::{ChainNode, RpcError};
 
-/// Within this time after a new block another one is taken for the same: the senders do not call one another
+/// Time after a new block for which another one is taken for the same: the senders do not call one another
 /// again and again.
 const SAME_BLOCK: Duration = Duration::from_millis(200);
 /// Time for which a pending count is good that was read beside the mined one.
@@ -60,7 +60,7 @@ impl<N: ChainNode> Sender<N> {
         has_grown
     }
 
-    /// The chain has counted more of the account's transactions: the other senders look as well.
+    /// Tells the other senders to look as well: the chain has counted more of the account's transactions.
     fn saw_block(&self) {
         self.parts.block.send_if_modified(|last| {
             let is_new = last.elapsed() >= SAME_BLOCK;
@@ -71,8 +71,8 @@ impl<N: ChainNode> Sender<N> {
         });
     }
 
-    /// The chain's pending count: the one that was read as the pool was full, or one read now. Meanwhile the
-    /// other relays of a batch come.
+    /// Returns the chain's pending count: the one that was read while the pool was full, after a wait for
+    /// other relays of the batch, or one read now.
     pub(super) async fn pending_count(&self) -> Result<u64, RpcError> {
         let read = self.state().pending.take().filter(|(_, at)| at.elapsed() < AT_HAND);
         let Some((count, _)) = read else { return self.parts.node.pending_nonce(self.account()).await };

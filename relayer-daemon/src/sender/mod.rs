@@ -102,12 +102,12 @@ pub struct SendJob {
 }
 
 impl SendJob {
-    /// The most that it can cost, wei: a node demands as much of the account's balance.
+    /// Returns the most that it can cost, wei: a node demands as much of the account's balance.
     pub const fn worst_wei(&self) -> u128 {
         self.fees.worst_case(self.gas_limit).saturating_add(self.relay.l1_fee_wei)
     }
 
-    /// Its expected cost, wei.
+    /// Returns its expected cost, wei.
     fn expected_wei(&self) -> u128 {
         let gas = self.relay.expected_gas.unwrap_or(self.gas_limit);
         self.fees.worst_case(gas).saturating_add(self.relay.l1_fee_wei)
@@ -126,7 +126,7 @@ pub enum SenderEvent {
     /// A relay must run through the pipeline again: its nonce was used by a foreign transaction, or it would
     /// not succeed any more.
     Requeue(B256),
-    /// A relay would end so, but for a nonce of its own that was given up and may have executed it.
+    /// A relay would end with this failure, but a nonce of its own that was given up may have executed it.
     Undecided(RelayTerms, Failure),
     /// A reorg undid a finished relay's transaction: it is in flight again.
     Reopened(RelayTerms),
@@ -203,7 +203,7 @@ struct State {
 }
 
 impl State {
-    /// The number of transactions that wait in the pool: those whose nonces the chain does not count as used.
+    /// Returns the number of transactions in the pool: the chain does not count their nonces as used.
     fn open(&self) -> usize {
         self.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count()
     }
@@ -234,7 +234,7 @@ pub struct Parts<N> {
     pub store: Arc<Store>,
     /// The account's key.
     pub wallet: Wallet,
-    /// Until when the account is this daemon's.
+    /// The account's lease.
     pub lease: Lease,
     /// The contracts that emit the logs.
     pub contracts: Contracts,
@@ -258,7 +258,7 @@ pub struct Parts<N> {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// A sender without state; call [`Sender::recover`] first.
+    /// Creates a sender without state; call [`Sender::recover`] first.
     pub fn new(parts: Parts<N>) -> Self {
         let account = parts.wallet.address().to_string();
         // An alarm needs the 0 before the first 1.
@@ -276,7 +276,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Never held across an await.
+    /// Locks the state. The lock is never held across an await.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,12 +286,12 @@ impl<N: ChainNode> Sender<N> {
         self.state().has_pending()
     }
 
-    /// The number of transactions that the pool may hold besides those in it.
+    /// Returns the number of transactions that the pool may hold besides those in it.
     fn room(&self) -> usize {
         self.parts.max_pending.saturating_sub(self.state().open())
     }
 
-    /// The pool may have room: what waits for it may go on.
+    /// Wakes what waits for room: the pool may have some.
     fn made_room(&self) {
         self.may_submit.notify_one();
         self.parts.room.send_replace(());
@@ -311,7 +311,7 @@ impl<N: ChainNode> Sender<N> {
         jobs
     }
 
-    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
+    /// Runs one round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
     ///
     /// # Errors
     /// [`SenderError`]; the next round goes on.
@@ -331,17 +331,17 @@ impl<N: ChainNode> Sender<N> {
         unless_unsigned(self.fill_gap(mined, &market).await)
     }
 
-    /// The account's lease.
+    /// Returns the account's lease.
     pub const fn lease(&self) -> &Lease {
         &self.parts.lease
     }
 
-    /// The account that pays.
+    /// Returns the account that pays.
     pub const fn account(&self) -> Address {
         self.parts.wallet.address()
     }
 
-    /// The account, with its lease's epoch for writes about its nonces.
+    /// Returns the account, with its lease's epoch for writes about its nonces.
     fn payer(&self) -> Payer {
         Payer { account: self.account(), epoch: self.parts.lease.epoch() }
     }
@@ -350,14 +350,14 @@ impl<N: ChainNode> Sender<N> {
         self.state().head = head;
     }
 
-    /// The nonces in flight, lowest first.
+    /// Returns the nonces in flight, lowest first.
     fn in_flight_nonces(&self) -> Vec<u64> {
         let state = self.state();
         let in_flight = state.nonces.iter().filter(|(_, state)| state.in_flight().is_some());
         in_flight.map(|(nonce, _)| *nonce).collect()
     }
 
-    /// A nonce in flight with all that was signed for it.
+    /// Returns a nonce in flight with all that was signed for it.
     fn assignment(&self, nonce: u64) -> Option<NonceAssignment> {
         Some(self.state().nonces.get(&nonce)?.in_flight()?.assignment.clone())
     }
@@ -401,7 +401,7 @@ impl<N: ChainNode> Sender<N> {
                 displaced.retain(|before| relay.is_none_or(|relay| relay.id != before.id));
             }
         }
-        // As after a failover that has lost that they had the nonce.
+        // As after a failover that has lost their nonces.
         displaced.into_iter().for_each(|relay| self.publish(SenderEvent::Requeue(relay.id)));
     }
 
@@ -420,7 +420,7 @@ impl<N: ChainNode> Sender<N> {
             .await
     }
 
-    /// Has `record` write the latest transaction of a nonce. Returns whether the budget allows that.
+    /// Lets `record` write the latest transaction of a nonce. Returns whether the budget allows that.
     async fn record_if_allowed(
         &self,
         assignment: &NonceAssignment,
@@ -456,7 +456,7 @@ impl<N: ChainNode> Sender<N> {
     }
 }
 
-/// A signature that is missing ends no round: the log says why, and another round tries again.
+/// Forgives a missing signature, which ends no round: the log says why, and another round tries again.
 fn unless_unsigned(done: Result<(), SenderError>) -> Result<(), SenderError> {
     match done {
         Err(SenderError::Signing(_)) => Ok(()),
@@ -464,7 +464,7 @@ fn unless_unsigned(done: Result<(), SenderError>) -> Result<(), SenderError> {
     }
 }
 
-/// The latest transaction of a nonce, for the store.
+/// Returns the latest transaction of a nonce, for the store.
 fn latest_transaction(assignment: &NonceAssignment) -> Option<NewTransaction> {
     let transaction = assignment.latest()?.clone();
     Some(NewTransaction {

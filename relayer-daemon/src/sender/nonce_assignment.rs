@@ -108,8 +108,8 @@ impl<N: ChainNode> Sender<N> {
         self.made_room();
     }
 
-    /// Ends this sender's part: its lease is over. Its queue goes back to the pipeline. Returns the relays it
-    /// has in flight, which whichever daemon holds the account next brings to their end.
+    /// Retires the sender: its lease is over. Its queue goes back to the pipeline. Returns the relays it has
+    /// in flight, which the account's next holder brings to their end.
     pub fn retire(&self) -> Vec<B256> {
         let jobs: Vec<SendJob> = {
             let mut state = self.state();
@@ -122,8 +122,8 @@ impl<N: ChainNode> Sender<N> {
         in_flight.filter_map(|in_flight| in_flight.assignment.relay).map(|relay| relay.id).collect()
     }
 
-    /// Simulates and prices what has waited since its check once more. What would not succeed now, or cannot
-    /// be paid at today's price, goes back to the pipeline, which tells why.
+    /// Simulates and prices again what has waited since its check. What would not succeed now, or cannot be
+    /// paid at today's price, goes back to the pipeline, which tells why.
     async fn refresh(&self, jobs: Vec<SendJob>) -> Vec<SendJob> {
         let (waited, mut fresh): (Vec<_>, Vec<_>) =
             jobs.into_iter().partition(|job| job.checked_at.elapsed() >= FRESH);
@@ -153,7 +153,7 @@ impl<N: ChainNode> Sender<N> {
         fresh
     }
 
-    /// The job at the market's fees, with a reservation that covers them.
+    /// Returns the job at the market's fees, with a reservation that covers them.
     async fn reprice(&self, job: SendJob, market: &Market) -> Result<SendJob, Failure> {
         let fees = Fees::initial(market, self.parts.spending.max_fee)
             .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
@@ -176,7 +176,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// The next nonce: never a stored counter.
+    /// Returns the next nonce, which is never a stored counter.
     ///
     /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
     /// one must be filled, so a count far above one block's mined count is taken for wrong.
@@ -221,11 +221,11 @@ impl<N: ChainNode> Sender<N> {
         Ok(nonces)
     }
 
-    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
-    /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg.
-    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again. Those with
-    /// a forwarder nonce that another request has used or is about to use go back to it. Returns also the
-    /// nonce after the store's highest.
+    /// Returns the relays among these that need a nonce, and the nonce after the store's highest. They have
+    /// not ended, by the late receipt of a lost nonce or by another run of the pipeline, and no account has a
+    /// nonce of theirs in flight, reopened by a reorg. The pipeline gets the outcomes of those that have
+    /// ended, which it may have in flight again, and gets back those with a forwarder nonce that another
+    /// request has used or is about to use.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<(BTreeSet<B256>, u64), SenderError> {
         let (mut left, account) = (BTreeSet::new(), self.account());
         let read = move |store: &Store| store.sendable(account, &relays);
@@ -242,7 +242,7 @@ impl<N: ChainNode> Sender<N> {
     }
 }
 
-/// The report to clients for relays that got no nonce because of the chain or the store.
+/// Logs why relays got no nonce, because of the chain or the store, and returns the failure for clients.
 fn unassigned(error: impl Display + Into<Failure>, relays: &[B256]) -> Failure {
     tracing::error!(%error, relays = relays.len(), "no nonce or not journalled, so not sent");
     error.into()

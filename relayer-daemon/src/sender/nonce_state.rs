@@ -45,7 +45,7 @@ pub(super) struct NonceInFlight {
 }
 
 impl NonceInFlight {
-    /// A nonce just signed for, or loaded from the store.
+    /// Creates the state of a nonce just signed for, or loaded from the store.
     pub(super) fn new(assignment: NonceAssignment, head: u64) -> Self {
         let now = Instant::now();
         Self {
@@ -79,13 +79,13 @@ pub(super) enum NonceState {
         since: Instant,
         /// Time of the next lookup of its receipts.
         next_look: Instant,
-        /// Whether the chain counted it as used at the last lookup: an abandoned one may not be yet.
+        /// True if the chain counted it as used at the last lookup: an abandoned one may not be yet.
         is_used: bool,
     },
 }
 
 impl NonceState {
-    /// Its transactions, if they wait to be mined.
+    /// Returns its transactions, if they wait to be mined.
     pub(super) const fn in_flight(&self) -> Option<&NonceInFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
@@ -93,7 +93,7 @@ impl NonceState {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns its transactions to be changed, if they wait to be mined.
     pub(super) const fn in_flight_mut(&mut self) -> Option<&mut NonceInFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
@@ -101,7 +101,7 @@ impl NonceState {
         }
     }
 
-    /// After a read of the mined count: whether it includes this nonce.
+    /// Returns the state after a read of the mined count, which includes this nonce if `used`.
     pub(super) fn counted(self, used: bool, now: Instant) -> Self {
         match (self, used) {
             (Self::Open(in_flight), true) => Self::Unconfirmed { in_flight, since: now, looked_up: false },
@@ -110,7 +110,7 @@ impl NonceState {
         }
     }
 
-    /// After the nonce was used by a foreign transaction; only from `Unconfirmed`.
+    /// Returns the state after a foreign transaction used the nonce; only from `Unconfirmed`.
     pub(super) fn lost(self, now: Instant) -> Self {
         match self {
             Self::Unconfirmed { .. } => {
@@ -120,7 +120,7 @@ impl NonceState {
         }
     }
 
-    /// After a lookup that found a lost nonce still lost, and whether the chain counts it as used.
+    /// Returns the state after a lookup without a receipt; `is_used` if the chain counts the nonce.
     pub(super) fn still_lost(self, is_used: bool, now: Instant) -> Self {
         match self {
             Self::Lost { since, .. } => {
@@ -130,13 +130,13 @@ impl NonceState {
         }
     }
 
-    /// A nonce that was given up before, or that only a missing key could send again: it is looked up at once.
+    /// Returns the state of a nonce given up before, or without its key: it is looked up at once.
     pub(super) fn given_up() -> Self {
         let now = Instant::now();
         Self::Lost { since: now, next_look: now, is_used: false }
     }
 
-    /// After a mined or lost nonce became unused: its transactions wait again.
+    /// Returns the state after a mined or lost nonce became unused: its transactions wait again.
     pub(super) const fn reopened(in_flight: NonceInFlight) -> Self {
         Self::Open(in_flight)
     }

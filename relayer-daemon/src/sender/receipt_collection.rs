@@ -123,8 +123,8 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// The nonces to be looked up, each with whether every endpoint is asked: where one had no receipt since
-    /// the count.
+    /// Returns the nonces to be looked up, each with whether every endpoint is asked: true where one had no
+    /// receipt since the count.
     fn due(&self) -> Vec<(NonceAssignment, bool)> {
         let mut state = self.state();
         let due = state.nonces.values_mut().filter_map(|nonce| match nonce {
@@ -139,7 +139,7 @@ impl<N: ChainNode> Sender<N> {
         due.collect()
     }
 
-    /// Ends a nonce whose settlement was written. After a failed read or write the next round retries.
+    /// Ends a nonce after its settlement was written. After a failed read or write the next round retries.
     pub(super) fn settled(&self, nonce: u64, written: Result<Option<SenderEvent>, SenderError>) -> bool {
         match written {
             Ok(event) => {
@@ -160,8 +160,8 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// How a relay ended. Where its transaction did not carry it out, the forwarder says whether another one
-    /// has: only if not may the request be sent again.
+    /// Returns how a relay ended. If its transaction did not carry it out, the forwarder says whether another
+    /// one has: only if not, the request may be sent again.
     async fn outcome(
         &self,
         relay: &RelayTerms,
@@ -184,7 +184,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Stores what a mined transaction did and cost.
+    /// Stores the outcome and the cost of a mined transaction.
     pub(super) async fn settle(
         &self,
         assignment: &NonceAssignment,

@@ -28,7 +28,7 @@ pub struct Contracts {
 }
 
 impl Contracts {
-    /// The outcome of `relay` by a transaction of this purpose with this receipt.
+    /// Returns the outcome of `relay` by a transaction of this purpose with this receipt.
     pub fn outcome(
         &self,
         relay: &RelayTerms,
@@ -75,7 +75,7 @@ impl Contracts {
     }
 }
 
-/// The reason in a failed inner call's return data.
+/// Returns the reason in a failed inner call's return data.
 pub fn inner_reason(return_data: &[u8]) -> String {
     Revert::from_data(return_data).message.unwrap_or_else(|| ErrorCode::CallReverted.wording().to_owned())
 }
@@ -109,12 +109,12 @@ mod tests {
         RequestExecuted { from, nonce, success, returnData: return_data.into() }
     }
 
-    /// The forwarder's log of our request.
+    /// Returns the forwarder's log of our request.
     fn ours() -> Log {
         log(CONTRACTS.forwarder, &executed(true, Bytes::new()))
     }
 
-    /// The log of an agent's registration by this contract.
+    /// Returns the log of an agent's registration by this contract.
     fn registered(emitter: Address) -> Log {
         let event = AgentRegistered {
             agentId: U256::from(42),

@@ -151,8 +151,8 @@ impl<N: ChainNode> Sender<N> {
         self.settled(nonce, written);
     }
 
-    /// Reopens an undone nonce: its bytes are sent again. Without the account's key it is given up, and another
-    /// account carries its relay.
+    /// Reopens an undone nonce: its bytes are sent again. Without the account's key it is given up instead,
+    /// and another account carries its relay.
     async fn reopen(&self, undone: MinedNonce) -> Result<(), SenderError> {
         let head = self.parts.node.market().await?.head;
         self.saw_head(head);

@@ -106,7 +106,7 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     }
 }
 
-/// The reason to cancel a relay's transaction, if there is one.
+/// Returns the reason to cancel a relay's transaction, if there is one.
 fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<TransactionPurpose> {
     if situation.superseded == Some(true) {
         return Some(TransactionPurpose::Superseded);
@@ -141,7 +141,7 @@ mod tests {
         NonceAssignment { nonce: 7, relay: Some(relay), transactions: vec![transaction] }
     }
 
-    /// A relay at a good price, sent in the block before.
+    /// Returns a relay at a good price, sent in the block before.
     fn relay() -> NonceAssignment {
         assignment(Relay, 3 * GWEI, 0)
     }
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The step without its fees, which are asserted where they matter.
+    /// Returns the step without its fees, which are asserted where they matter.
     fn step(situation: &Situation<'_>) -> String {
         match next_step(situation) {
             Replace(_) => "Replace".to_owned(),

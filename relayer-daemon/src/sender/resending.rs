@@ -62,7 +62,7 @@ impl<N: ChainNode> Sender<N> {
         result
     }
 
-    /// The next step of a nonce, after asking the forwarder if need be.
+    /// Decides the next step of a nonce, after asking the forwarder if need be.
     async fn decide(
         &self,
         nonce: u64,

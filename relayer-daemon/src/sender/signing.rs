@@ -22,23 +22,23 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// A wallet for one chain and one forwarder.
+    /// Creates a wallet for one chain and one forwarder.
     pub fn new(signer: impl Into<TxSigner>, chain_id: u64, forwarder: Address) -> Self {
         Self { signer: signer.into(), chain_id, forwarder, no_op_gas: gas::no_op_limit(0) }
     }
 
-    /// The same with another gas limit for no-ops.
+    /// Returns the wallet with another gas limit for no-ops.
     #[must_use]
     pub fn with_no_op_gas(self, no_op_gas: u64) -> Self {
         Self { no_op_gas, ..self }
     }
 
-    /// The most that a no-op can cost at these fees, wei.
+    /// Returns the most that a no-op can cost at these fees, wei.
     pub const fn no_op_wei(&self, fees: Fees) -> u128 {
         fees.worst_case(self.no_op_gas)
     }
 
-    /// The account.
+    /// Returns the account.
     pub const fn address(&self) -> Address {
         self.signer.address()
     }
@@ -93,7 +93,7 @@ impl Wallet {
         self.sign(self.transaction(nonce, to, Bytes::new(), self.no_op_gas, fees), purpose).await
     }
 
-    /// Bytes like those of a relay's transaction, to ask for its L1 fee.
+    /// Returns bytes like those of a relay's transaction, to ask for its L1 fee.
     pub fn draft(&self, calldata: Bytes, gas_limit: u64, fees: Fees) -> Bytes {
         let signature = Signature::new(U256::MAX, U256::MAX, true);
         let transaction = self.transaction(u64::from(u32::MAX), self.forwarder, calldata, gas_limit, fees);

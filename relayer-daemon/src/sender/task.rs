@@ -48,7 +48,7 @@ pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 /// Interval at which the chain is asked which blocks are final.
 const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
-/// The pause after a count: shorter where relays may wait for room in a full pool, and none while it empties.
+/// Returns the pause after a count: shorter with a full pool, where relays may wait, none as it empties.
 fn pause_after(pause: Duration, is_full: bool, has_grown: bool) -> Duration {
     match (has_grown, is_full) {
         (true, true) => Duration::ZERO,
@@ -77,8 +77,8 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Follows an account without its key until shutdown: compares what it has mined with the chain until that
-    /// is final, and looks up what it has given up.
+    /// Follows an account without its key until shutdown: compares what it has mined with the chain until it is
+    /// final, and looks up what it has given up.
     pub async fn follow_without_key(&self, mut stop: ShutdownSignal) {
         while let Err(error) = self.take_up_ended().await {
             tracing::warn!(account = %self.account(), %error, "not followed, tries again");
@@ -248,7 +248,7 @@ impl<N: ChainNode> Sender<N> {
         Ok(())
     }
 
-    /// The safe and the final block. Without them blocks are still compared; nothing becomes final.
+    /// Reads the safe and the final block. Without them blocks are still compared; nothing becomes final.
     async fn read_heads(&self) -> Option<BlockHeads> {
         let heads = self.parts.node.heads().await;
         heads.inspect_err(|error| tracing::warn!(%error, "which blocks are final is unknown")).ok()

@@ -61,7 +61,7 @@ pub enum Order {
     Keys,
     /// Write out the relays that have ended, with key, signer, gas, cost and outcome
     Export {
-        /// Those that ended from this time on: unix seconds, or a date or time (UTC)
+        /// Relays that ended from this time on: unix seconds, or a date or time (UTC)
         #[arg(long, value_parser = time, default_value = "0")]
         since: u64,
         /// The format

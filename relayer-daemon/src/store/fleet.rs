@@ -22,7 +22,7 @@ pub const BEAT: Duration = Duration::from_secs(2);
 /// Time before the end of its lease at which a daemon stops sending: room for the drift between its clock and
 /// the database's, and for a transaction's way to the node.
 pub const MARGIN: Duration = Duration::from_secs(2);
-/// Not an account, but leased like one: whichever daemon holds it delivers the events of webhooks.
+/// Not an account, but leased like one: the daemon that holds it delivers the events of webhooks.
 pub const WEBHOOKS: Address = Address::ZERO;
 
 /// A daemon of a fleet, in one run of its process.
