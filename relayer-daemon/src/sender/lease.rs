@@ -1,9 +1,9 @@
 //! The time until which an account is this daemon's.
 //!
-//! In a fleet the account is leased, and the lease is renewed all the time. A daemon that
-//! fails to renew it, or stood still, finds out by its own monotonic clock before it signs or sends. Should it
-//! be wrong, the store refuses what it writes: nothing is sent that was not written, and the epoch of a lease
-//! is never used twice.
+//! In a fleet the account is leased, and the lease is renewed all the time. A daemon that fails to renew it,
+//! or stood still, finds out by its own monotonic clock before it signs or sends. If it is wrong, the store
+//! refuses what it writes: nothing is sent that was not written, and the epoch of a lease is never used
+//! twice.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

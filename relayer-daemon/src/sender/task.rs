@@ -77,8 +77,8 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Follows an account without its key until shutdown: compares what it has mined with the chain until it is
-    /// final, and looks up what it has given up.
+    /// Follows an account without its key until shutdown: compares what it has mined with the chain until
+    /// that is final, and looks up what it has given up.
     pub async fn follow_without_key(&self, mut stop: ShutdownSignal) {
         while let Err(error) = self.take_up_ended().await {
             tracing::warn!(account = %self.account(), %error, "not followed, tries again");
