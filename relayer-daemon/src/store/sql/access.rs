@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::{
     Store,
-    engine::{Db, statements::Frequent},
+    engine::{Db, statements::FrequentStatements},
     fleet, locks,
 };
 use crate::store::{DaemonId, Payer, Result, StoreError};
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// Returns the daemon of a fleet, if the database has statements for frequent writes, with these.
-    pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static Frequent)> {
+    pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static FrequentStatements)> {
         self.daemon.as_ref().zip(self.frequent)
     }
 

@@ -261,7 +261,7 @@ fn published_states(beat: &mut Beat, daemon: &DaemonId, accounts: &[Address], li
 }
 
 /// A lease as it is stored.
-struct Lease {
+struct StoredLease {
     holder: Option<DaemonId>,
     epoch: u64,
     expires_at: i64,
@@ -306,9 +306,9 @@ fn beat(
     db.run("UPDATE account_leases SET expires_at = $2 WHERE holder = $1", values![daemon, until])?;
     let leases = all(db, "SELECT * FROM account_leases", values![], |row| {
         let (holder, epoch) = (column(row, "holder")?, column(row, "epoch")?);
-        Ok((column(row, "account")?, Lease { holder, epoch, expires_at: column(row, "expires_at")? }))
+        Ok((column(row, "account")?, StoredLease { holder, epoch, expires_at: column(row, "expires_at")? }))
     })?;
-    let leases: BTreeMap<Address, Lease> = leases.into_iter().collect();
+    let leases: BTreeMap<Address, StoredLease> = leases.into_iter().collect();
     let valid = leases.iter().filter(|(_, lease)| lease.expires_at > now);
     let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
     let assigned = assign(&members, &holders);

@@ -11,7 +11,7 @@ use std::{
 use alloy::primitives::{B256, U256};
 
 use super::{
-    engine::{Db, Value, column, each, first, statements::Frequent, values},
+    engine::{Db, Value, column, each, first, statements::FrequentStatements, values},
     given_up, locks,
 };
 use crate::{
@@ -31,7 +31,7 @@ const LARGEST_BATCH: usize = 64;
 /// Reserves a relay's cost in the usual case; `None` if the general way must decide.
 pub(super) fn reserve(
     db: &Db,
-    statements: &Frequent,
+    statements: &FrequentStatements,
     id: &B256,
     daemon: &DaemonId,
     cost: &ExpectedCost,
@@ -77,7 +77,7 @@ pub(super) fn reserve(
 /// it is.
 pub(super) fn record(
     db: &Db,
-    statements: &Frequent,
+    statements: &FrequentStatements,
     payer: &Payer,
     daemon: &DaemonId,
     transactions: &[NewTransaction],
@@ -112,8 +112,13 @@ pub(super) fn record(
     Ok(written > 0)
 }
 
-fn settle(db: &Db, statements: &Frequent, daemon: &DaemonId, batch: &[&Waiting]) -> Result<Vec<B256>> {
-    let array = |value: &dyn Fn(&Waiting) -> Value| -> Value {
+fn settle(
+    db: &Db,
+    statements: &FrequentStatements,
+    daemon: &DaemonId,
+    batch: &[&PendingSettlement],
+) -> Result<Vec<B256>> {
+    let array = |value: &dyn Fn(&PendingSettlement) -> Value| -> Value {
         Value::Array(batch.iter().map(|one| value(one)).collect())
     };
     let values = values![
@@ -135,10 +140,10 @@ fn settle(db: &Db, statements: &Frequent, daemon: &DaemonId, batch: &[&Waiting])
 }
 
 /// Writes a batch of settlements. Returns the relays that are settled.
-pub(super) type Settle<'a> = dyn Fn(&Db) -> Result<Vec<B256>> + 'a;
+pub(super) type SettleFn<'a> = dyn Fn(&Db) -> Result<Vec<B256>> + 'a;
 
 /// A settlement that waits to be written.
-struct Waiting {
+struct PendingSettlement {
     payer: Payer,
     settlement: Settlement,
     relay: B256,
@@ -153,7 +158,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct FrequentWrites {
     /// Settlements that wait for the one message that is under way.
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<PendingSettlement>>,
     settling: Mutex<()>,
     reserving: Mutex<()>,
 }
@@ -169,11 +174,11 @@ impl FrequentWrites {
     pub(super) fn settle(
         &self,
         payer: Payer,
-        statements: &Frequent,
+        statements: &FrequentStatements,
         daemon: &DaemonId,
         settlement: &Settlement,
         now: u64,
-        write: impl Fn(&Settle<'_>) -> Result<Vec<B256>>,
+        write: impl Fn(&SettleFn<'_>) -> Result<Vec<B256>>,
     ) -> Result<bool> {
         let Settlement { assignment, inclusion, outcome, .. } = settlement;
         let (Some(relay), Some(RelayOutcome::Executed { mined, agent_id })) = (&assignment.relay, outcome)
@@ -186,7 +191,7 @@ impl FrequentWrites {
         let (answer, answered) = mpsc::sync_channel(1);
         let settlement = settlement.clone();
         let (gas_used, agent_id) = (mined.gas_used, *agent_id);
-        let own = Waiting { payer, settlement, relay: relay.id, gas_used, agent_id, now, answer };
+        let own = PendingSettlement { payer, settlement, relay: relay.id, gas_used, agent_id, now, answer };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(own);
         let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have written it, or come before it.
@@ -194,14 +199,14 @@ impl FrequentWrites {
             if let Ok(settled) = answered.try_recv() {
                 return settled;
             }
-            let batch: Vec<Waiting> = {
+            let batch: Vec<PendingSettlement> = {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 let count = waiting.len().min(LARGEST_BATCH);
                 waiting.drain(..count).collect()
             };
             // A relay's second nonce is no usual case.
             let mut relays = BTreeSet::new();
-            let (usual, others): (Vec<&Waiting>, Vec<&Waiting>) =
+            let (usual, others): (Vec<&PendingSettlement>, Vec<&PendingSettlement>) =
                 batch.iter().partition(|one| relays.insert(one.relay));
             let settled = write(&|db| settle(db, statements, daemon, &usual));
             for (one, is_usual) in

@@ -14,10 +14,10 @@
 
 use alloy::primitives::{Address, B256};
 
-use super::engine::{Db, Value, each, statements::Locks, values};
+use super::engine::{Db, Value, each, statements::LockStatements, values};
 use crate::store::{DaemonId, Result};
 
-fn lock(db: &Db, statement: impl FnOnce(&Locks) -> &'static str, values: &[Value]) -> Result<()> {
+fn lock(db: &Db, statement: impl FnOnce(&LockStatements) -> &'static str, values: &[Value]) -> Result<()> {
     db.statements().locks.as_ref().map_or(Ok(()), |locks| db.run(statement(locks), values))
 }
 

@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 
 pub use self::access::StoreFaults;
 use self::{
-    engine::{connections::Connections, statements::Frequent, writer::Writer},
+    engine::{connections::Connections, statements::FrequentStatements, writer::Writer},
     open::Opener,
 };
 use super::{DaemonId, Result};
@@ -47,7 +47,7 @@ pub struct Store {
     leases: Option<Arc<Writer>>,
     readers: Arc<Connections>,
     /// The statements of a fleet's frequent writes; `None` where the database has none, or is only read.
-    frequent: Option<&'static Frequent>,
+    frequent: Option<&'static FrequentStatements>,
     /// Bounds the operations that block a thread.
     permits: Arc<Semaphore>,
     /// The frequent writes that wait for one another.

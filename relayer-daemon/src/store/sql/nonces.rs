@@ -6,7 +6,7 @@ use super::{
     Store, assignments, budget, control,
     engine::{Db, all, each, single, values},
     frequent, given_up, locks,
-    relays::{self, Standing},
+    relays::{self, RelayStanding},
 };
 use crate::store::{
     DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Result, Sendable, SendableRelays,
@@ -262,7 +262,7 @@ pub(super) fn lose(
 }
 
 /// Returns the eligibility of a relay for a nonce; `known` is its standing, if it was read.
-fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable> {
+fn sendable(db: &Db, relay: &B256, mut known: Option<RelayStanding>) -> Result<Sendable> {
     // Each statement is a transaction of its own: a relay may be reopened between two of them.
     loop {
         match known.filter(|standing| standing.is_pending) {

@@ -99,7 +99,7 @@ pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>> {
 }
 
 /// The facts that decide whether a relay may reserve, and be given a nonce.
-pub(super) struct Standing {
+pub(super) struct RelayStanding {
     /// True if it has not ended.
     pub(super) is_pending: bool,
     /// The daemon that runs it; `None` also where the store has one daemon alone.
@@ -117,7 +117,7 @@ pub(super) struct Standing {
     pub(super) rival: Option<Rival>,
 }
 
-impl Standing {
+impl RelayStanding {
     /// Fails with [`StoreError::HeldElsewhere`] if this daemon of a fleet does not run the relay.
     pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<()> {
         let is_held = daemon.is_none_or(|daemon| self.holder.as_ref() == Some(daemon));
@@ -126,7 +126,7 @@ impl Standing {
 }
 
 /// Returns the standing of a relay, and whether it has this nonce; `None` if it is not stored.
-pub(super) fn standing(db: &Db, id: &B256, nonce: Option<(&Address, u64)>) -> Result<Option<Standing>> {
+pub(super) fn standing(db: &Db, id: &B256, nonce: Option<(&Address, u64)>) -> Result<Option<RelayStanding>> {
     let (account, nonce) = nonce.unzip();
     Ok(standings(db, &[*id], account, nonce)?.0.remove(id))
 }
@@ -137,7 +137,7 @@ pub(super) fn standings(
     ids: &[B256],
     account: Option<&Address>,
     nonce: Option<u64>,
-) -> Result<(HashMap<B256, Standing>, Option<u64>)> {
+) -> Result<(HashMap<B256, RelayStanding>, Option<u64>)> {
     let knows_lists = db.statements().locks.is_some();
     let groups: Vec<Value> =
         if knows_lists { vec![Value::ids(ids)] } else { ids.iter().map(Value::from).collect() };
@@ -146,7 +146,7 @@ pub(super) fn standings(
         for row in &db.query(db.statements().standing, values![group, account, nonce])? {
             let (signer, client) = sender_of(row)?;
             let rival = column::<Option<bool>>(row, "is_rival_pending")?;
-            let standing = Standing {
+            let standing = RelayStanding {
                 is_pending: column(row, "is_pending")?,
                 holder: column(row, "holder")?,
                 signer,

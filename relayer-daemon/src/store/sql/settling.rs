@@ -31,7 +31,7 @@ impl Store {
         if payer.epoch.is_some()
             && let Some((daemon, statements)) = self.frequent()
         {
-            let write = |settle: &frequent::Settle<'_>| self.write_committing(settle);
+            let write = |settle: &frequent::SettleFn<'_>| self.write_committing(settle);
             if self.frequent_writes.settle(payer, statements, daemon, settlement, now, write)? {
                 return Ok(settlement.outcome.clone());
             }
@@ -106,7 +106,7 @@ fn settle(
     )?;
     let decided = match (relay, &settlement.outcome) {
         (Some(relay), Some(outcome)) => match verdict(tx, relay, outcome, assignment)? {
-            Verdict::Ends => {
+            SettlementEffect::Ends => {
                 ending::finish(tx, relay, outcome, now)?;
                 // What else it has in flight is not called back, and the relay's reservation is over.
                 for (account, nonce) in assignments::open_of(tx, relay)? {
@@ -114,11 +114,11 @@ fn settle(
                 }
                 Some(outcome.clone())
             }
-            Verdict::Reopens => {
+            SettlementEffect::Reopens => {
                 undecide(tx, relay, daemon, now)?;
                 None
             }
-            Verdict::Nothing => None,
+            SettlementEffect::Nothing => None,
         },
         _ => None,
     };
@@ -130,7 +130,7 @@ fn settle(
 }
 
 /// The effect of a settled nonce on its relay.
-enum Verdict {
+enum SettlementEffect {
     /// The relay ends with the nonce's outcome.
     Ends,
     /// The relay is pending again: the nonce had used its request, a reorganisation undid that, and another
@@ -145,7 +145,12 @@ enum Verdict {
 /// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
 /// request again and a reorg then undid the cancellation. The one that has used the request counts, whichever
 /// comes first: executed, or failed inside of it.
-fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignment) -> Result<Verdict> {
+fn verdict(
+    tx: &Db,
+    relay: &B256,
+    outcome: &RelayOutcome,
+    settled: &NonceAssignment,
+) -> Result<SettlementEffect> {
     const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
             RelayOutcome::Dropped { .. } => 0,
@@ -164,7 +169,7 @@ fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignm
         && (!assignments::open_of(tx, relay)?.is_empty() || !assignments::given_up_of(tx, relay)?.is_empty())
     {
         let had_used = is_of_this_nonce && known.is_some_and(|known| known.has_used_request());
-        return Ok(if had_used { Verdict::Reopens } else { Verdict::Nothing });
+        return Ok(if had_used { SettlementEffect::Reopens } else { SettlementEffect::Nothing });
     }
     let ends = match &known {
         Some(known) if known == outcome => false,
@@ -176,7 +181,7 @@ fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignm
         Some(known) => is_of_this_nonce || weight(outcome) > weight(known),
         None => true,
     };
-    Ok(if ends { Verdict::Ends } else { Verdict::Nothing })
+    Ok(if ends { SettlementEffect::Ends } else { SettlementEffect::Nothing })
 }
 
 /// Makes a relay pending again: its outcome is undone, and another nonce of it is in flight or was given up.

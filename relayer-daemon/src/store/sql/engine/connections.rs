@@ -15,12 +15,12 @@ pub(in super::super) struct Connections {
 }
 
 /// A connection in use. Dropping it, also by a panic, frees the connection.
-struct Used<'a> {
+struct ConnectionGuard<'a> {
     connections: &'a Connections,
     connection: Option<Box<dyn Engine>>,
 }
 
-impl Drop for Used<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.connections.free().extend(self.connection.take());
         self.connections.freed.notify_one();
@@ -56,7 +56,7 @@ impl Connections {
     pub(super) fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         let waited = self.freed.wait_while(self.free(), |free| free.is_empty() && self.count > 0);
         let connection = waited.unwrap_or_else(PoisonError::into_inner).pop();
-        let used = Used { connections: self, connection };
+        let used = ConnectionGuard { connections: self, connection };
         work(used.connection.as_deref().ok_or(StoreError::Interrupted)?)
     }
 

@@ -77,52 +77,52 @@ enum Transaction {
 /// An established connection.
 struct Session {
     client: Client,
-    statements: RefCell<HashMap<&'static str, Prepared>>,
+    statements: RefCell<HashMap<&'static str, PreparedStatement>>,
     transaction: Cell<Transaction>,
     /// Messages that are sent with the next one that is waited for.
-    unsent: RefCell<Vec<Message>>,
+    unsent: RefCell<Vec<ServerMessage>>,
     /// Timeout of an answer in this transaction.
     limit: Cell<Duration>,
 }
 
 /// A message to the server.
-enum Message {
+enum ServerMessage {
     /// Statements without values or rows.
     Simple(String),
     /// A statement with its values.
-    Statement(Prepared, Vec<Value>),
+    Statement(PreparedStatement, Vec<Value>),
     /// A query with its values.
-    Query(Prepared, Vec<Value>),
+    Query(PreparedStatement, Vec<Value>),
 }
 
-impl From<&str> for Message {
+impl From<&str> for ServerMessage {
     fn from(sql: &str) -> Self {
         Self::Simple(sql.to_owned())
     }
 }
 
 /// The answer to a message.
-enum Answered {
+enum StatementResult {
     Rows(Vec<tokio_postgres::Row>),
     Changed(u64),
 }
 
-impl Message {
-    async fn send(&self, client: &Client) -> Result<Answered, tokio_postgres::Error> {
+impl ServerMessage {
+    async fn send(&self, client: &Client) -> Result<StatementResult, tokio_postgres::Error> {
         match self {
-            Self::Simple(sql) => client.batch_execute(sql).await.map(|()| Answered::Changed(0)),
-            Self::Statement(Prepared { statement, .. }, values) => {
-                client.execute(statement, &parameters(values)).await.map(Answered::Changed)
+            Self::Simple(sql) => client.batch_execute(sql).await.map(|()| StatementResult::Changed(0)),
+            Self::Statement(PreparedStatement { statement, .. }, values) => {
+                client.execute(statement, &parameters(values)).await.map(StatementResult::Changed)
             }
-            Self::Query(Prepared { statement, .. }, values) => {
-                client.query(statement, &parameters(values)).await.map(Answered::Rows)
+            Self::Query(PreparedStatement { statement, .. }, values) => {
+                client.query(statement, &parameters(values)).await.map(StatementResult::Rows)
             }
         }
     }
 }
 
 #[derive(Clone)]
-struct Prepared {
+struct PreparedStatement {
     statement: Statement,
     names: Arc<[String]>,
 }
@@ -250,12 +250,17 @@ impl Postgres {
 
     /// Sends the unsent messages and a last one in the same packet: the server answers in their order.
     /// Returns the answer to the last one, or the first error.
-    fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered> {
+    fn ask(&self, session: &Session, last: ServerMessage, limit: Duration) -> Result<StatementResult> {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
 
     /// Sends the unsent messages and several last ones. Returns the answers to these.
-    fn ask_all(&self, session: &Session, last: Vec<Message>, limit: Duration) -> Result<Vec<Answered>> {
+    fn ask_all(
+        &self,
+        session: &Session,
+        last: Vec<ServerMessage>,
+        limit: Duration,
+    ) -> Result<Vec<StatementResult>> {
         let mut messages = session.unsent.take();
         let unsent = messages.len();
         messages.extend(last);
@@ -282,13 +287,13 @@ impl Postgres {
         })
     }
 
-    fn prepared(&self, session: &Session, sql: &'static str) -> Result<Prepared> {
+    fn prepared(&self, session: &Session, sql: &'static str) -> Result<PreparedStatement> {
         if let Some(prepared) = session.statements.borrow().get(sql) {
             return Ok(prepared.clone());
         }
         let statement = self.server.wait(session.limit.get(), session.client.prepare(sql))?;
         let names = statement.columns().iter().map(|column| column.name().to_owned()).collect();
-        let prepared = Prepared { statement, names };
+        let prepared = PreparedStatement { statement, names };
         session.statements.borrow_mut().insert(sql, prepared.clone());
         Ok(prepared)
     }
@@ -298,15 +303,15 @@ impl Postgres {
     fn answers(
         &self,
         statements: &[(&'static str, &[Value])],
-        message: impl Fn(Prepared, Vec<Value>) -> Message,
+        message: impl Fn(PreparedStatement, Vec<Value>) -> ServerMessage,
         last: Option<&str>,
-    ) -> Result<Vec<(Prepared, Answered)>> {
+    ) -> Result<Vec<(PreparedStatement, StatementResult)>> {
         self.with(|session| {
             let prepare = |(sql, _): &(&'static str, &[Value])| self.prepared(session, sql);
             let prepared = statements.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
             let messages = prepared.iter().zip(statements);
             let messages = messages.map(|(prepared, (_, values))| message(prepared.clone(), values.to_vec()));
-            let messages = messages.chain(last.map(Message::from)).collect();
+            let messages = messages.chain(last.map(ServerMessage::from)).collect();
             let answered = self.ask_all(session, messages, session.limit.get()).inspect_err(|error| {
                 if *error != StoreError::Locked {
                     session.statements.borrow_mut().clear();
@@ -321,8 +326,8 @@ impl Postgres {
 }
 
 /// Reads the rows of an answer.
-fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>> {
-    let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
+fn rows((prepared, answered): (PreparedStatement, StatementResult)) -> Result<Vec<Row>> {
+    let StatementResult::Rows(found) = answered else { return Ok(Vec::new()) };
     let read = |row: tokio_postgres::Row| {
         let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
         Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
@@ -385,15 +390,15 @@ impl Engine for Postgres {
     }
 
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize> {
-        match self.answers(&[(sql, values)], Message::Statement, None)?.pop() {
-            Some((_, Answered::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
+        match self.answers(&[(sql, values)], ServerMessage::Statement, None)?.pop() {
+            Some((_, StatementResult::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
             _ => Ok(0),
         }
     }
 
     fn run(&self, sql: &'static str, values: &[Value]) -> Result<()> {
         self.with(|session| {
-            let statement = Message::Statement(self.prepared(session, sql)?, values.to_vec());
+            let statement = ServerMessage::Statement(self.prepared(session, sql)?, values.to_vec());
             session.unsent.borrow_mut().push(statement);
             Ok(())
         })
@@ -404,12 +409,12 @@ impl Engine for Postgres {
     }
 
     fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>> {
-        self.answers(queries, Message::Query, None)?.into_iter().map(rows).collect()
+        self.answers(queries, ServerMessage::Query, None)?.into_iter().map(rows).collect()
     }
 
     fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         self.must_be_open()?;
-        let answered = self.answers(&[(sql, values)], Message::Query, Some("COMMIT"))?;
+        let answered = self.answers(&[(sql, values)], ServerMessage::Query, Some("COMMIT"))?;
         answered.into_iter().next().map_or(Ok(Vec::new()), rows)
     }
 

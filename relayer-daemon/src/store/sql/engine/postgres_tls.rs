@@ -27,41 +27,41 @@ impl Tls {
 }
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
-    type TlsConnect = ToHost;
+    type Stream = EncryptedStream;
+    type TlsConnect = HostConnector;
     type Error = rustls::pki_types::InvalidDnsNameError;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<ToHost, Self::Error> {
-        Ok(ToHost { tls: self.clone(), host: ServerName::try_from(host)?.to_owned() })
+    fn make_tls_connect(&mut self, host: &str) -> Result<HostConnector, Self::Error> {
+        Ok(HostConnector { tls: self.clone(), host: ServerName::try_from(host)?.to_owned() })
     }
 }
 
 /// A TLS connector to one host.
-pub(super) struct ToHost {
+pub(super) struct HostConnector {
     tls: Tls,
     host: ServerName<'static>,
 }
 
-impl TlsConnect<Socket> for ToHost {
-    type Stream = Encrypted;
+impl TlsConnect<Socket> for HostConnector {
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        Box::pin(async move { self.tls.0.connect(self.host, socket).await.map(Encrypted) })
+        Box::pin(async move { self.tls.0.connect(self.host, socket).await.map(EncryptedStream) })
     }
 }
 
 /// An encrypted connection.
-pub(super) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
+pub(super) struct EncryptedStream(tokio_rustls::client::TlsStream<Socket>);
 
-impl TlsStream for Encrypted {
+impl TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl AsyncRead for Encrypted {
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }

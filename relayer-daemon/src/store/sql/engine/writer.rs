@@ -23,21 +23,21 @@ use crate::store::{Result, StoreError, stats::StoreStats};
 const LARGEST_BATCH: usize = 64;
 
 /// Sends a write's result to its caller; takes `Err` if the batch was not committed.
-type Answer = Box<dyn FnOnce(Result<()>)>;
+type ResultSender = Box<dyn FnOnce(Result<()>)>;
 /// A write, to be run in an open transaction, alone or among others. Returns whether it has failed.
-type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
+type QueuedWrite = Box<dyn FnOnce(&Db, bool) -> (ResultSender, bool) + Send>;
 
 /// The writer of a database. Dropping it waits until its thread, if it has one, has closed the connection.
 pub(in super::super) struct Writer {
-    way: Way,
+    way: WritePath,
     doubts: Arc<AtomicU64>,
     stats: Arc<StoreStats>,
 }
 
 /// The path of writes to the database.
-enum Way {
+enum WritePath {
     /// Through a thread's queue; both are `None` only while this is dropped.
-    Thread(Option<mpsc::Sender<Write>>, Option<JoinHandle<()>>),
+    Thread(Option<mpsc::Sender<QueuedWrite>>, Option<JoinHandle<()>>),
     /// Each on a free connection.
     Connections(Connections),
 }
@@ -54,12 +54,12 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || run(&*db, &writes, &counted, &measured))
             .map_err(|error| StoreError::Engine(error.to_string()))?;
-        Ok(Self { way: Way::Thread(Some(queue), Some(thread)), doubts, stats })
+        Ok(Self { way: WritePath::Thread(Some(queue), Some(thread)), doubts, stats })
     }
 
     /// Creates a writer on these connections, to a database that locks rows.
     pub(in super::super) fn on(connections: Connections) -> Self {
-        Self { way: Way::Connections(connections), doubts: Arc::default(), stats: Arc::default() }
+        Self { way: WritePath::Connections(connections), doubts: Arc::default(), stats: Arc::default() }
     }
 
     /// Runs `work` in a transaction; when this returns `Ok`, its writes are on disk. Its own error undoes
@@ -68,7 +68,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let Way::Connections(connections) = &self.way else {
+        let WritePath::Connections(connections) = &self.way else {
             return self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?;
         };
         let queued = Instant::now();
@@ -84,7 +84,7 @@ impl Writer {
     /// Runs `work`, which commits what it writes: it is one statement, or ends the transaction that it
     /// begins.
     pub(in super::super) fn run_committing<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
-        let Way::Connections(connections) = &self.way else { return Err(StoreError::ReadOnly) };
+        let WritePath::Connections(connections) = &self.way else { return Err(StoreError::ReadOnly) };
         let queued = Instant::now();
         connections.with(|db| {
             self.stats.waited(queued.elapsed());
@@ -122,17 +122,17 @@ impl Writer {
     ) -> Result<mpsc::Receiver<Result<T>>> {
         let (answer, answered) = mpsc::sync_channel(1);
         let (queued, stats) = (Instant::now(), Arc::clone(&self.stats));
-        let write: Write = Box::new(move |db, is_alone| {
+        let write: QueuedWrite = Box::new(move |db, is_alone| {
             stats.waited(queued.elapsed());
             let result = if is_alone { work(db) } else { in_savepoint(db, work) };
             let has_failed = result.is_err();
-            let answer: Answer = Box::new(move |committed| {
+            let answer: ResultSender = Box::new(move |committed| {
                 // The caller may be gone.
                 let _ = answer.send(committed.and(result));
             });
             (answer, has_failed)
         });
-        let Way::Thread(Some(queue), _) = &self.way else { return Err(StoreError::Interrupted) };
+        let WritePath::Thread(Some(queue), _) = &self.way else { return Err(StoreError::Interrupted) };
         queue.send(write).map_err(|_| StoreError::Interrupted)?;
         Ok(answered)
     }
@@ -140,7 +140,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Way::Thread(queue, thread) = &mut self.way {
+        if let WritePath::Thread(queue, thread) = &mut self.way {
             drop(queue.take());
             // A panic was reported by the thread itself.
             let _ = thread.take().map(JoinHandle::join);
@@ -148,9 +148,9 @@ impl Drop for Writer {
     }
 }
 
-fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64, stats: &StoreStats) {
+fn run(db: &Db, writes: &mpsc::Receiver<QueuedWrite>, doubts: &AtomicU64, stats: &StoreStats) {
     while let Ok(first) = writes.recv() {
-        let batch: Vec<Write> =
+        let batch: Vec<QueuedWrite> =
             std::iter::once(first).chain(writes.try_iter().take(LARGEST_BATCH - 1)).collect();
         commit(db, batch, doubts, stats);
     }
@@ -165,12 +165,12 @@ fn in_transaction<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T>, doubts: &Atom
 }
 
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
-fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64, stats: &StoreStats) {
+fn commit(db: &Db, batch: Vec<QueuedWrite>, doubts: &AtomicU64, stats: &StoreStats) {
     let began = Instant::now();
     let begun = db.begin();
     // An error of a write that is alone undoes the transaction: it needs no savepoint.
     let is_alone = begun.is_ok() && batch.len() == 1;
-    let (answers, failed): (Vec<Answer>, Vec<bool>) =
+    let (answers, failed): (Vec<ResultSender>, Vec<bool>) =
         batch.into_iter().map(|write| write(db, is_alone)).unzip();
     let committed = match begun {
         Ok(()) if is_alone && failed.contains(&true) => Ok(()),

@@ -14,9 +14,9 @@ pub(in super::super) use self::sqlite::{FLEET_ON_SQLITE, SQLITE};
 /// The statements of a database. Their parameters are described where they are used.
 pub(in super::super) struct Statements {
     /// The statements that lock rows; `None` where one transaction writes at a time.
-    pub(in super::super) locks: Option<Locks>,
+    pub(in super::super) locks: Option<LockStatements>,
     /// The frequent writes of a fleet; `None` where only the general statements exist.
-    pub(in super::super) frequent: Option<Frequent>,
+    pub(in super::super) frequent: Option<FrequentStatements>,
     /// Inserts a new relay.
     pub(in super::super) insert_relay: &'static str,
     /// Selects the standing of a relay; of several where the database knows arrays.
@@ -49,7 +49,7 @@ pub(in super::super) struct Statements {
 }
 
 /// Statements that lock rows until the transaction ends; [`super::super::locks`] has their purposes.
-pub(in super::super) struct Locks {
+pub(in super::super) struct LockStatements {
     pub(in super::super) lease: &'static str,
     pub(in super::super) leases_of: &'static str,
     pub(in super::super) leases_to_renew: &'static str,
@@ -67,7 +67,7 @@ pub(in super::super) struct Locks {
 
 /// The writes of a fleet that each relay needs, one message each. Each handles the usual case, or does
 /// nothing; [`super::super::frequent`] runs them.
-pub(in super::super) struct Frequent {
+pub(in super::super) struct FrequentStatements {
     /// Writes a relay that is not known.
     pub(in super::super) accept: &'static str,
     /// Reserves a relay's cost: locks the relay, then the budget if it is as it was when the sums were read.

@@ -1,10 +1,10 @@
 //! The statements of Postgres. Locks are taken in the order of [`super::super::super::locks`].
 
-use super::{Frequent, INSERT_FOR_HOLDER, Locks, Statements, alike, standing};
+use super::{FrequentStatements, INSERT_FOR_HOLDER, LockStatements, Statements, alike, standing};
 
 /// The statements of a fleet.
 pub(in super::super::super) const POSTGRES: Statements = Statements {
-    locks: Some(Locks {
+    locks: Some(LockStatements {
         lease: "SELECT epoch FROM account_leases WHERE account = $1 FOR UPDATE",
         leases_of: "SELECT account FROM account_leases WHERE holder = $1 ORDER BY account FOR UPDATE",
         leases_to_renew: "
@@ -30,7 +30,7 @@ ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
         key: "SELECT used FROM key_gas WHERE api_key = $1 FOR NO KEY UPDATE",
         budget: "UPDATE budget SET version = version + 1",
     }),
-    frequent: Some(Frequent {
+    frequent: Some(FrequentStatements {
         // Parameters that are selected are text, unless they are cast.
         accept: "
 INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
