@@ -76,7 +76,7 @@ impl BlockReceipts {
         forwarder: Address,
         nonces: &[Vec<B256>],
     ) -> HashMap<B256, Receipt> {
-        let mut wanted = Wanted::new(nonces);
+        let mut wanted = ReceiptSearch::new(nonces);
         for block in self.kept() {
             wanted.take(&block.receipts);
         }
@@ -170,12 +170,12 @@ impl OurReceipts {
 }
 
 /// A search for the receipts of nonces, each given by its transactions.
-struct Wanted<'a> {
+struct ReceiptSearch<'a> {
     left: Vec<&'a Vec<B256>>,
     found: HashMap<B256, Receipt>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ReceiptSearch<'a> {
     fn new(nonces: &'a [Vec<B256>]) -> Self {
         Self { left: nonces.iter().collect(), found: HashMap::new() }
     }

@@ -54,26 +54,28 @@ pub(super) struct NoReceipt;
 /// The block of a receipt.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct ReceiptBlock {
     block_number: U64,
 }
 
 /// The sender and the recipient of a transaction, in its receipt.
 #[derive(Debug, Deserialize)]
-struct Ends {
+struct ReceiptParties {
     from: Option<Address>,
     to: Option<Address>,
 }
 
 /// Reads the number of a receipt's block.
 pub(super) fn block_of(receipt: &RawValue) -> Option<u64> {
-    serde_json::from_str(receipt.get()).ok().and_then(|Place { block_number: number }| block_number(number))
+    serde_json::from_str(receipt.get())
+        .ok()
+        .and_then(|ReceiptBlock { block_number: number }| block_number(number))
 }
 
 /// Reads the receipt if it may be of a transaction of ours: a forwarder call, or a no-op to the account.
 /// Other transactions of a block may have any form.
 pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Receipt> {
-    let Ends { from, to } = serde_json::from_str(receipt.get()).ok()?;
+    let ReceiptParties { from, to } = serde_json::from_str(receipt.get()).ok()?;
     if to.is_none() || (to != Some(forwarder) && to != from) {
         return None;
     }

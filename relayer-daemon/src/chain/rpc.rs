@@ -223,11 +223,11 @@ impl Rpc {
         }
     }
 
-    async fn head(&self, index: usize, latest: &Value) -> Option<Head> {
+    async fn head(&self, index: usize, latest: &Value) -> Option<EndpointHead> {
         const METHOD: &str = "eth_getBlockByNumber";
         let header = self.ask(index, METHOD, latest).await.ok()?;
         let BlockHeader { number, timestamp, .. } = parse(&header, METHOD).ok()?;
-        Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
+        Some(EndpointHead { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
     /// Reads each endpoint's label and chain id, in the order of the settings. One that limits its rate, or
@@ -375,13 +375,13 @@ fn parse<R: DeserializeOwned>(answer: &RawValue, method: &'static str) -> Result
 
 /// The newest block that an endpoint knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Head {
+struct EndpointHead {
     number: u64,
     /// Unix seconds.
     timestamp: u64,
 }
 
-impl Head {
+impl EndpointHead {
     const fn is_clearly_ahead_of(self, other: Self, seen_before: u64) -> bool {
         self.number >= other.number.saturating_add(STALE_BLOCKS)
             && (self.timestamp >= other.timestamp.saturating_add(STALE_SECONDS) || other.number < seen_before)

@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Sender, State, nonce_state::NonceState};
+use super::{Sender, SenderState, nonce_state::NonceState};
 pub use crate::store::AccountState;
 use crate::{chain::ChainNode, metrics::gauge_value, signer::SignerError};
 
@@ -41,7 +41,7 @@ pub(super) struct AccountHealth {
     pub(super) failed_at: Option<Instant>,
 }
 
-impl State {
+impl SenderState {
     fn account_state(&self) -> AccountState {
         let has_failed = self.health.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
         let signs = self.health.signer_failed_at.is_none();
@@ -229,8 +229,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn relays_leave_an_account_that_does_not_sign_at_once_and_the_daemon_once_that_has_lasted() {
-        let mut state = State::default();
-        let states = |state: &State| (state.account_state(), state.lasting_state());
+        let mut state = SenderState::default();
+        let states = |state: &SenderState| (state.account_state(), state.lasting_state());
         assert_eq!(states(&state), (AccountState::Ready, AccountState::Ready));
         state.health.signer_failed_at = Some(Instant::now());
         assert_eq!(states(&state), (AccountState::SignerFailed, AccountState::Ready));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderEvent,
     nonce_state::NonceState,
-    receipt_collection::{Collected, Lookup, look_up},
+    receipt_collection::{Lookup, LookupRound, look_up},
 };
 use crate::{chain::ChainNode, store::RelayTerms};
 
@@ -24,7 +24,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<N: ChainNode> Sender<N> {
     /// Gives up nonces that foreign transactions have used. Their relays run through the pipeline again.
-    pub(super) async fn give_up_lost(&self, collected: &Collected) {
+    pub(super) async fn give_up_lost(&self, collected: &LookupRound) {
         let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
             .state()
             .nonces

@@ -159,7 +159,7 @@ pub struct SpendingLimits {
 #[derive(Debug)]
 pub struct Sender<N> {
     parts: Parts<N>,
-    state: Mutex<State>,
+    state: Mutex<SenderState>,
     /// A relay has come, or the pool has room again.
     may_submit: Notify,
     /// Something was sent, and is to be followed.
@@ -174,7 +174,7 @@ pub struct Sender<N> {
 
 /// The state that the loops share.
 #[derive(Debug, Default)]
-struct State {
+struct SenderState {
     /// Relays that wait for their nonces.
     queue: VecDeque<SendJob>,
     /// The number of relays of the queue that are about to get their nonces, and their expected cost, wei.
@@ -202,7 +202,7 @@ struct State {
     is_retired: bool,
 }
 
-impl State {
+impl SenderState {
     /// Returns the number of transactions in the pool: the chain does not count their nonces as used.
     fn open(&self) -> usize {
         self.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count()
@@ -277,7 +277,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Locks the state. The lock is never held across an await.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SenderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

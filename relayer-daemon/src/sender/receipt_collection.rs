@@ -34,7 +34,7 @@ pub(crate) enum Lookup {
 
 /// The result of a round of lookups.
 #[derive(Debug, Default)]
-pub(super) struct Collected {
+pub(super) struct LookupRound {
     /// True if anything was settled.
     pub(super) settled: bool,
     /// The nonces of which all endpoints answered, and none has a receipt.
@@ -73,7 +73,7 @@ pub(crate) async fn look_up<N: ChainNode>(
 impl<N: ChainNode> Sender<N> {
     /// Looks up the receipts of every nonce that the chain has counted as used, and of those that a node
     /// called too low. A failed lookup or write does not hold up the others.
-    pub(super) async fn collect_receipts(&self) -> Collected {
+    pub(super) async fn collect_receipts(&self) -> LookupRound {
         let due = self.due();
         let tried = |(assignment, _): &(NonceAssignment, bool)| {
             assignment.transactions.iter().map(|transaction| transaction.hash).collect()
@@ -85,7 +85,7 @@ impl<N: ChainNode> Sender<N> {
             .map(|(assignment, everywhere)| self.collect(assignment, *everywhere, &found).boxed())
             .collect();
         let ended: Vec<_> = stream::iter(lookups).buffer_unordered(LOOKUPS).collect().await;
-        Collected {
+        LookupRound {
             settled: ended.iter().any(|(.., settled)| *settled),
             absent: ended.into_iter().filter(|(_, absent, _)| *absent).map(|(nonce, ..)| nonce).collect(),
         }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The present state of a nonce that was seen mined.
-enum Standing {
+enum MinedNonceStatus {
     /// Mined in the same block, by one endpoint's receipt.
     Stands,
     /// Mined in another block, or by another transaction of ours.
@@ -99,10 +99,10 @@ impl<N: ChainNode> Sender<N> {
         suspected_for: Duration,
     ) -> Result<bool, SenderError> {
         match self.standing(&mined, view, suspected_for).await? {
-            Standing::Stands => {}
-            Standing::Unknown => return Ok(false),
-            Standing::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
-            Standing::Undone => self.reopen(mined).await?,
+            MinedNonceStatus::Stands => {}
+            MinedNonceStatus::Unknown => return Ok(false),
+            MinedNonceStatus::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
+            MinedNonceStatus::Undone => self.reopen(mined).await?,
         }
         Ok(true)
     }
@@ -113,25 +113,25 @@ impl<N: ChainNode> Sender<N> {
         mined: &MinedNonce,
         view: &AccountView,
         suspected_for: Duration,
-    ) -> Result<Standing, SenderError> {
+    ) -> Result<MinedNonceStatus, SenderError> {
         let nonce = mined.assignment.nonce;
         let lookup = look_up(&*self.parts.node, &mined.assignment, true).await;
         let absent = matches!(lookup, Lookup::Absent);
         match lookup {
-            Lookup::Found(_, receipt) if is_same(mined, &receipt) => return Ok(Standing::Stands),
-            Lookup::Found(purpose, receipt) => return Ok(Standing::Moved(purpose, receipt)),
-            Lookup::Unclear if suspected_for < PATIENCE => return Ok(Standing::Unknown),
+            Lookup::Found(_, receipt) if is_same(mined, &receipt) => return Ok(MinedNonceStatus::Stands),
+            Lookup::Found(purpose, receipt) => return Ok(MinedNonceStatus::Moved(purpose, receipt)),
+            Lookup::Unclear if suspected_for < PATIENCE => return Ok(MinedNonceStatus::Unknown),
             Lookup::Unclear | Lookup::Absent => {}
         }
         if view.block_number < mined.inclusion.block.number {
-            return Ok(Standing::Unknown);
+            return Ok(MinedNonceStatus::Unknown);
         }
         if view.mined_nonce <= nonce {
-            return Ok(Standing::Undone);
+            return Ok(MinedNonceStatus::Undone);
         }
         // The nonce is used: by another transaction if the effect of ours is undone.
         let (Some(relay), Some(forwarder_nonce)) = (mined.assignment.relay, view.forwarder_nonce) else {
-            return Ok(Standing::Unknown);
+            return Ok(MinedNonceStatus::Unknown);
         };
         let record = self.parts.store.run(move |store| store.relay(relay.id)).await?;
         let was_executed = matches!(
@@ -141,7 +141,7 @@ impl<N: ChainNode> Sender<N> {
         // If the request is executed, it may be by us in another view, or by another account.
         let is_unused = forwarder_nonce <= relay.forward_nonce;
         let undone = was_executed && (is_unused || (absent && suspected_for >= LONGEST_PATIENCE));
-        Ok(if undone { Standing::Undone } else { Standing::Unknown })
+        Ok(if undone { MinedNonceStatus::Undone } else { MinedNonceStatus::Unknown })
     }
 
     async fn settle_anew(&self, mined: &MinedNonce, purpose: TransactionPurpose, receipt: &Receipt) {
