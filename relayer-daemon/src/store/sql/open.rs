@@ -15,14 +15,14 @@ use tokio::sync::Semaphore;
 use super::engine::{postgres::Postgres, postgres_server::Server, statements::POSTGRES};
 use super::{
     Store, StoreFaults, access,
-    engine::{Engine, Sqlite, connections::Connections, statements::SQLITE, writer::Writer},
+    engine::{SqlConnection, Sqlite, connections::Connections, statements::SQLITE, writer::Writer},
 };
 use crate::store::{DaemonId, Result, StoreError};
 
 /// Opens connections for reading.
 #[derive(Clone)]
 pub(super) struct Opener {
-    open: Arc<dyn Fn() -> Result<Box<dyn Engine>> + Send + Sync>,
+    open: Arc<dyn Fn() -> Result<Box<dyn SqlConnection>> + Send + Sync>,
     /// Connections of each store: one reads from a file as fast as several.
     count: usize,
 }
@@ -78,7 +78,7 @@ impl Store {
         let unusable = || StoreError::Engine("the file was emptied".to_owned());
         let reader = Sqlite::beside_a_writer(&path).map_err(|error| of_file(&path, error))?;
         let Some(reader) = reader else { return Ok(None) };
-        let open = move || -> Result<Box<dyn Engine>> {
+        let open = move || -> Result<Box<dyn SqlConnection>> {
             Ok(Box::new(Sqlite::beside_a_writer(&path)?.ok_or_else(unusable)?))
         };
         let open = Opener { open: Arc::new(open), count: 1 };
@@ -99,7 +99,7 @@ impl Store {
         let (writer, open) = memory(uri.to_owned())?;
         let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));
         writer.make_fleet()?;
-        let open = move || -> Result<Box<dyn Engine>> {
+        let open = move || -> Result<Box<dyn SqlConnection>> {
             Ok(Box::new(Sqlite::reader(open()?)?.of_a_fleet(Arc::clone(&clock))))
         };
         let open = Opener { open: Arc::new(open), count: 1 };

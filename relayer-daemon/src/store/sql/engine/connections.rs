@@ -3,21 +3,21 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Db, Engine};
+use super::{Db, SqlConnection};
 use crate::store::{Result, StoreError};
 
 /// A pool of connections.
 pub(in super::super) struct Connections {
     count: usize,
     /// The free connections; the last used one is last, and is taken next.
-    free: Mutex<Vec<Box<dyn Engine>>>,
+    free: Mutex<Vec<Box<dyn SqlConnection>>>,
     freed: Condvar,
 }
 
 /// A connection in use. Dropping it, also by a panic, frees the connection.
 struct ConnectionGuard<'a> {
     connections: &'a Connections,
-    connection: Option<Box<dyn Engine>>,
+    connection: Option<Box<dyn SqlConnection>>,
 }
 
 impl Drop for ConnectionGuard<'_> {
@@ -28,7 +28,7 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 impl Connections {
-    pub(in super::super) fn new(connections: Vec<Box<dyn Engine>>) -> Self {
+    pub(in super::super) fn new(connections: Vec<Box<dyn SqlConnection>>) -> Self {
         Self { count: connections.len(), free: Mutex::new(connections), freed: Condvar::new() }
     }
 
@@ -60,7 +60,7 @@ impl Connections {
         work(used.connection.as_deref().ok_or(StoreError::Interrupted)?)
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Box<dyn Engine>>> {
+    fn free(&self) -> MutexGuard<'_, Vec<Box<dyn SqlConnection>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn no_caller_waits_for_a_connection_that_is_in_use_for_long_while_another_comes_free() {
         const CALLERS: usize = 8;
-        let open = || -> Box<dyn Engine> { Box::new(Sqlite::raw(Connection::open_in_memory().unwrap())) };
+        let open =
+            || -> Box<dyn SqlConnection> { Box::new(Sqlite::raw(Connection::open_in_memory().unwrap())) };
         let connections = Connections::new(vec![open(), open()]);
         let (using, is_used) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();

@@ -26,7 +26,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    Db, Engine, Row, Value, postgres_format,
+    Db, Row, SqlConnection, Value, postgres_format,
     postgres_server::{ANSWER, Server},
     statements::{POSTGRES, Statements},
 };
@@ -384,7 +384,7 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-impl Engine for Postgres {
+impl SqlConnection for Postgres {
     fn statements(&self) -> &'static Statements {
         &POSTGRES
     }

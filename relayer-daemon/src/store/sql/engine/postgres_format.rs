@@ -3,7 +3,7 @@
 //! A migration only adds: older daemons go on beside it until each is replaced. One that does more must raise
 //! `least` to its own version; older daemons then refuse to start.
 
-use super::{Db, Engine as _, column, first, postgres::Postgres, values};
+use super::{Db, SqlConnection as _, column, first, postgres::Postgres, values};
 use crate::store::{Result, StoreError};
 
 /// Each migration brings the format from the version before to its own, counted from 1.

@@ -16,7 +16,7 @@ use rusqlite::{
 };
 
 use super::{
-    Engine, Row, Value, sqlite_format,
+    Row, SqlConnection, Value, sqlite_format,
     statements::{FLEET_ON_SQLITE, SQLITE, Statements},
 };
 use crate::store::{Result, StoreError};
@@ -128,7 +128,7 @@ fn value(stored: ValueRef<'_>) -> Result<Value> {
     })
 }
 
-impl Engine for Sqlite {
+impl SqlConnection for Sqlite {
     fn statements(&self) -> &'static Statements {
         self.statements
     }

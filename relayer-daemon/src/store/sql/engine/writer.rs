@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Db, Engine, connections::Connections};
+use super::{Db, SqlConnection, connections::Connections};
 use crate::store::{Result, StoreError, stats::StoreStats};
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
@@ -44,7 +44,7 @@ enum WritePath {
 
 impl Writer {
     /// Starts the writing thread.
-    pub(in super::super) fn start(db: Box<dyn Engine>) -> Result<Self> {
+    pub(in super::super) fn start(db: Box<dyn SqlConnection>) -> Result<Self> {
         let (queue, writes) = mpsc::channel();
         let doubts = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&doubts);
