@@ -19,7 +19,6 @@ const AVOIDED: Duration = Duration::from_secs(60);
 /// Sends to one endpoint at the same time: as many as a silent endpoint can hold up until its first timeout.
 const SENDS: u32 = 64;
 
-/// An endpoint.
 pub(super) struct EndpointState {
     /// Its client.
     pub(super) provider: RootProvider<Ethereum>,

@@ -14,7 +14,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// JSON-RPC's code for a method that does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;
 
-/// A method that some nodes lack.
 #[derive(Debug)]
 pub(super) struct OptionalMethod {
     name: &'static str,

@@ -51,7 +51,6 @@ pub(super) struct ReceiptJson {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoReceipt;
 
-/// The block of a receipt.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReceiptBlock {

@@ -190,7 +190,6 @@ impl<N: ChainNode> Sender<N> {
         self.signer_failed.notify_one();
     }
 
-    /// Notes that the signer signs.
     pub(super) fn signer_works(&self) {
         if self.state().health.signer_failed_at.take().is_some() {
             tracing::info!(account = %self.account(), "the account's signer signs again");

@@ -179,7 +179,6 @@ struct SenderState {
     queue: VecDeque<SendJob>,
     /// The number of relays of the queue that are about to get their nonces, and their expected cost, wei.
     assigning: (usize, u128),
-    /// The account's health.
     health: AccountHealth,
     /// Nonces in flight, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
@@ -190,7 +189,6 @@ struct SenderState {
     unknown: BTreeSet<u64>,
     /// Blocks of ours that were seen displaced by another one, and when first.
     suspects: BTreeMap<BlockId, Instant>,
-    /// The last seen head.
     head: u64,
     /// The pending count that was read beside the mined one, and when, until it is used.
     pending: Option<(u64, Instant)>,

@@ -93,7 +93,6 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Sends a batch.
     pub(super) async fn send_batch(&self, SignedBatch { nonces, span }: SignedBatch) {
         self.send(&nonces).instrument(span).await;
         faults::point("after_send");

@@ -59,7 +59,6 @@ impl NonceInFlight {
     }
 }
 
-/// The state of a nonce.
 #[derive(Debug)]
 pub(super) enum NonceState {
     /// Signed and sent; not mined as far as the chain says.

@@ -258,7 +258,6 @@ fn key(party: Party) -> Vec<u8> {
     [vec![kind], address].concat()
 }
 
-/// Sets a relay's reservation.
 pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<()> {
     tx.run("UPDATE relays SET reserved_wei = $2 WHERE id = $1", values![id, wei])
 }

@@ -260,7 +260,6 @@ fn published_states(beat: &mut Beat, daemon: &DaemonId, accounts: &[Address], li
     }
 }
 
-/// A lease as it is stored.
 struct StoredLease {
     holder: Option<DaemonId>,
     epoch: u64,

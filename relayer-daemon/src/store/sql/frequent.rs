@@ -142,7 +142,6 @@ fn settle(
 /// Writes a batch of settlements. Returns the relays that are settled.
 pub(super) type SettleFn<'a> = dyn Fn(&Db) -> Result<Vec<B256>> + 'a;
 
-/// A settlement that waits to be written.
 struct PendingSettlement {
     payer: Payer,
     settlement: Settlement,

@@ -28,7 +28,6 @@ pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>>
         .filter(|(opened, _)| now - opened < WINDOW_SECONDS))
 }
 
-/// Charges gas to a key.
 pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<()> {
     if gas == 0 {
         return Ok(());

@@ -26,7 +26,6 @@ pub(super) fn lease(db: &Db, account: &Address) -> Result<()> {
     lock(db, |locks| locks.lease, values![account])
 }
 
-/// Locks all leases of a daemon.
 pub(super) fn leases_of(db: &Db, daemon: &DaemonId) -> Result<()> {
     lock(db, |locks| locks.leases_of, values![daemon])
 }
@@ -38,12 +37,10 @@ pub(super) fn leases_to_renew(db: &Db, daemon: &DaemonId, accounts: &[Address], 
     lock(db, |locks| locks.leases_to_renew, values![daemon, accounts, now])
 }
 
-/// Locks a relay.
 pub(super) fn relay(db: &Db, id: &B256) -> Result<()> {
     lock(db, |locks| locks.relay, values![id])
 }
 
-/// Locks several relays.
 pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.relays, &[Value::ids(ids)])
 }

@@ -190,9 +190,7 @@ impl Store {
     }
 
     fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
-        /// Connections for reading.
         const READERS: usize = 4;
-        /// Connections for writing.
         const WRITERS: usize = 4;
         let connects = server.connects();
         let open = Opener::postgres(server, clock, READERS);

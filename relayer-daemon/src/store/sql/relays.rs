@@ -58,7 +58,6 @@ pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<()> {
     db.run("UPDATE relays SET holder = $2 WHERE id = $1 AND state = 'pending'", values![id, daemon])
 }
 
-/// Returns the columns of a new relay.
 pub(super) fn columns(relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> [Value; 8] {
     [
         relay.id.into(),

@@ -6,7 +6,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::{Db, SqlConnection};
 use crate::store::{Result, StoreError};
 
-/// A pool of connections.
 pub(in super::super) struct Connections {
     count: usize,
     /// The free connections; the last used one is last, and is taken next.

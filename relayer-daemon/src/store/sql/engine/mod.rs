@@ -29,7 +29,6 @@ pub(super) use self::{
 /// A connection with an open transaction, on which queries run.
 pub(super) type Db = dyn SqlConnection;
 
-/// A connection.
 pub(super) trait SqlConnection: Send {
     /// Returns the statements in its own dialect.
     fn statements(&self) -> &'static Statements;

@@ -36,7 +36,6 @@ use crate::store::{Result, StoreError};
 const MIGRATION: Duration = Duration::from_secs(3_600);
 /// Time after a failed attempt to connect within which the next ones fail at once.
 const NOT_AGAIN: Duration = Duration::from_millis(500);
-/// Begins a transaction that writes.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// Lifts the timeouts of a transaction that copies a journal.
 const UNLIMITED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
@@ -85,7 +84,6 @@ struct Session {
     limit: Cell<Duration>,
 }
 
-/// A message to the server.
 enum ServerMessage {
     /// Statements without values or rows.
     Simple(String),

@@ -52,7 +52,6 @@ impl TlsConnect<Socket> for HostConnector {
     }
 }
 
-/// An encrypted connection.
 pub(super) struct EncryptedStream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for EncryptedStream {

@@ -30,7 +30,6 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// A connection to an SQLite file.
 pub(in super::super) struct Sqlite {
     db: Connection,
     statements: &'static Statements,

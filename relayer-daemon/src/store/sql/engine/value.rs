@@ -130,7 +130,6 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
-/// A row that a query found.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Row {
     names: Arc<[String]>,
@@ -148,7 +147,6 @@ impl Row {
         self.names.iter().map(String::as_str).zip(&self.values)
     }
 
-    /// Creates a row of these columns.
     pub(super) const fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
         Self { names, values }
     }
@@ -174,7 +172,6 @@ pub(in super::super) fn all<T>(
     db.query(sql, values)?.iter().map(read).collect()
 }
 
-/// Reads a column.
 pub(in super::super) fn column<T: FromValue>(row: &Row, name: &'static str) -> Result<T> {
     let value = row.names.iter().zip(&row.values).find(|(column, _)| *column == name);
     value.and_then(|(_, value)| T::from_value(value)).ok_or(StoreError::Corrupt(name))

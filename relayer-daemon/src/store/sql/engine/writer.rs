@@ -34,7 +34,6 @@ pub(in super::super) struct Writer {
     stats: Arc<StoreStats>,
 }
 
-/// The path of writes to the database.
 enum WritePath {
     /// Through a thread's queue; both are `None` only while this is dropped.
     Thread(Option<mpsc::Sender<QueuedWrite>>, Option<JoinHandle<()>>),
@@ -43,7 +42,6 @@ enum WritePath {
 }
 
 impl Writer {
-    /// Starts the writing thread.
     pub(in super::super) fn start(db: Box<dyn SqlConnection>) -> Result<Self> {
         let (queue, writes) = mpsc::channel();
         let doubts = Arc::new(AtomicU64::new(0));
@@ -110,7 +108,6 @@ impl Writer {
         self.doubts.load(Ordering::Acquire)
     }
 
-    /// Returns the statistics of its writes.
     pub(in super::super) fn stats(&self) -> &StoreStats {
         &self.stats
     }

@@ -17,7 +17,6 @@ pub(in super::super) struct Statements {
     pub(in super::super) locks: Option<LockStatements>,
     /// The frequent writes of a fleet; `None` where only the general statements exist.
     pub(in super::super) frequent: Option<FrequentStatements>,
-    /// Inserts a new relay.
     pub(in super::super) insert_relay: &'static str,
     /// Selects the standing of a relay; of several where the database knows arrays.
     pub(in super::super) standing: &'static str,
