@@ -6,8 +6,8 @@
 //!                signed transactions  what GET /relay/:id answers
 //! ```
 //!
-//! The sender needs whole relays for a day at most: it follows reorgs for ten minutes and lost nonces for a
-//! day. The task works in small steps with pauses between them, so that other writes do not wait for it.
+//! The sender needs whole relays for about a day: it follows blocks until they are final, and lost nonces for
+//! a day. The task works in small steps with pauses between them, so that other writes do not wait for it.
 
 use std::{sync::Arc, time::Duration};
 
