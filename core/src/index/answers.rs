@@ -33,7 +33,7 @@ use crate::{
 const SUMS: u64 = 1_000;
 
 impl<S: Store> Index<'_, S> {
-    /// At most `limit` changes of verdicts.
+    /// Reads at most `limit` changes of verdicts.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl<S: Store> Index<'_, S> {
         self.changes_naming(None, since, limit)
     }
 
-    /// The same of agents that name this liable wallet.
+    /// Reads changes of verdicts of the agents that name this liable wallet, or of all.
     pub(crate) fn changes_naming(
         &self,
         liable: Option<Address>,
@@ -52,7 +52,7 @@ impl<S: Store> Index<'_, S> {
         changes::list(self.store, self.state, liable, since, limit)
     }
 
-    /// What is known of the events by an agent's liable wallet at the index's block; `None` without the
+    /// Returns the known events by an agent's liable wallet at the index's block; `None` if there is no such
     /// agent.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl<S: Store> Index<'_, S> {
                     creator: entry.row.creator,
                     status,
                     registered_at: Timestamp::from_seconds(entry.row.registered_at),
-                    // As a scan has it, whose rows hold no liable wallet.
+                    // A scan has none either: its rows hold no liable wallet.
                     liability: None,
                 });
             }
@@ -128,8 +128,8 @@ impl<S: Store> Index<'_, S> {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    /// The id range that holds the agent of this status with `skipped` predecessors: its first id, and how
-    /// many agents of the status precede the range.
+    /// Finds the id range with the agent of this status that has `skipped` predecessors: its first id, and
+    /// the number of agents of the status before the range.
     fn range_of(&self, status: Status, skipped: u64) -> Result<(u64, u64), StoreError> {
         let statement = "SELECT key, before FROM \
                          (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
@@ -148,7 +148,7 @@ impl<S: Store> Index<'_, S> {
         for (_, reports) in self.counts(CountKind::Reports)? {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
-        // As many keys as agents make up are never in memory together.
+        // Agents may make up any number of keys, which are never in memory together.
         let statement = "SELECT is_category, text, amount FROM revenue_totals \
                          WHERE (is_category, text) > (?1, ?2) ORDER BY is_category, text LIMIT ?3";
         let (mut currencies, mut categories) = (Largest::default(), Largest::default());
@@ -194,7 +194,7 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The agents with these ids and their children, by id, in as many statements for all as for one.
+    /// Reads the agents with these ids and their children, by id, in as many statements for all as for one.
     fn members(&self, ids: &[u64]) -> Result<BTreeMap<U256, Member>, IndexError> {
         let mut members = BTreeMap::new();
         for mut row in of_ids(self.store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
@@ -212,7 +212,7 @@ impl<S: Store> Index<'_, S> {
         }
         let counts = "SELECT key, sum(agents) FROM postings WHERE kind = ?1 AND key IN \
                       (SELECT unhex(printf('%016x', value)) FROM json_each(?2)) GROUP BY key";
-        // A row of a list has one of them at least.
+        // Each row of a list has at least one child, so that MAX_CHILDREN rows suffice.
         let first = format!(
             "SELECT postings.key, member.value FROM json_each(?2) AS asked CROSS JOIN {MEMBERS} \
              WHERE kind = ?1 AND postings.key = unhex(printf('%016x', asked.value)) AND first <= \

@@ -1,5 +1,4 @@
-//! The candidates of a page of a [list](super::listing): where they are read from, and the statement that
-//! does.
+//! The candidates of a page of a [list](super::listing): their source, and the statement that reads them.
 
 use super::{
     postings::{MEMBERS, Property},
@@ -32,12 +31,12 @@ pub(super) struct Clause {
 /// The condition of one posting list.
 pub(super) const LIST: &str = "postings.kind = ? AND postings.key = ?";
 
-/// Where candidates are read from.
+/// Source of candidates.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     /// The table of their ids, and the SQL index to use.
     pub(super) from: &'static str,
-    /// Whether they are read from that index status by status, and merged.
+    /// Candidates are read from that index status by status, and merged.
     pub(super) merges_statuses: bool,
     /// The join that adds the agents' rows.
     pub(super) join: &'static str,
@@ -45,9 +44,9 @@ pub(super) struct Source {
     pub(super) id: &'static str,
     /// The condition that all candidates meet.
     pub(super) clause: Clause,
-    /// The order they are read in without sorting.
+    /// The order in which they are read without sorting.
     pub(super) order: Option<SortKey>,
-    /// The conditions it implies. An agent that meets any has a readable record.
+    /// The conditions that the source implies. An agent that meets any has a readable record.
     pub(super) covers: &'static [About],
 }
 
@@ -104,12 +103,12 @@ pub(super) struct CandidateScan<'a> {
     pub(super) after: Option<AgentCursor>,
     /// The last position to read, inclusive.
     pub(super) until: Option<AgentCursor>,
-    /// Where the last row of a posting list begins that is read.
+    /// The first id of the last row that is read of a posting list.
     pub(super) last_row: Option<u64>,
 }
 
 impl CandidateScan<'_> {
-    /// Whether candidates have to be checked.
+    /// Returns whether candidates have to be checked.
     pub(super) fn has_others(&self) -> bool {
         self.searched.is_some() || !self.others.is_empty()
     }

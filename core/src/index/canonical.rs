@@ -1,4 +1,4 @@
-//! Which known blocks are canonical.
+//! The search for canonical blocks among the known ones.
 
 use super::checkpoint::Checkpoint;
 use crate::chain::{Halt, Header, View};
@@ -6,7 +6,7 @@ use crate::chain::{Halt, Header, View};
 /// Older blocks compared at once in search of the last canonical one.
 const OLDER: usize = 16;
 
-/// The last of these blocks, by ascending height, that is canonical with all before it.
+/// Returns the last of these blocks, by ascending height, that is canonical with all before it.
 pub(super) fn known_canonical(
     view: &View,
     blocks: &[Checkpoint],
@@ -27,7 +27,7 @@ pub(super) fn known_canonical(
     Ok(last)
 }
 
-/// The highest canonical block of these.
+/// Returns the highest canonical block of these.
 pub(super) fn last_canonical(
     view: &View,
     older: &[Checkpoint],

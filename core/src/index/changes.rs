@@ -1,9 +1,9 @@
-//! Changes of verdicts in the order an index saw them: the content of `/changes`.
+//! Changes of verdicts in the order in which an index saw them: the content of `/changes`.
 //!
 //! A change is a difference between the stored and the newly read record of an agent. A reorg needs no
 //! special case: an undone record is read again and yields a change back. A lapsing attestation changes a
 //! verdict without an event on the chain. Each refresh first compares records as of the previous refresh, and
-//! then advances to the present, at which attestations lapse:
+//! then advances to the present, so that attestations lapse:
 //!
 //! ```text
 //!   refresh before                 refresh
@@ -33,7 +33,7 @@ use crate::{
     registry::liability::{ATTESTED_SECONDS, Basis, Liability},
 };
 
-/// Changes that a page of one wallet's is searched in.
+/// Changes that are searched for a page of one wallet's changes.
 const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
@@ -41,19 +41,19 @@ const ROWS: u64 = 1_000;
 /// second: any number of agents may have been attested at once.
 const LAPSES_AT_ONCE: usize = 20_000;
 
-/// The moments as of which agents are compared.
+/// The times as of which agents are compared.
 #[derive(Clone, Copy, Debug)]
 struct AsOf {
     /// Attestations are current from this second on.
     current_from: u64,
-    /// The block time at which the basis of a liability is judged.
+    /// Block time at which the basis of a liability is judged.
     basis_at: u64,
-    /// The height after which events were listed.
+    /// Height after which events were listed.
     listed_after: Option<u64>,
 }
 
 impl AsOf {
-    /// An agent's standing; `None` for an unreadable record.
+    /// Returns an agent's standing; `None` for an unreadable record.
     fn standing(self, entry: &IndexedAgent) -> Option<Standing> {
         let (status, person) = (entry.status()?, entry.full.haftungsperson);
         Some(self.of(status, entry.row.last_attestation, (entry.row.creator, person), entry.events))
@@ -72,7 +72,7 @@ impl AsOf {
     }
 }
 
-/// As a number; NULL for `None`.
+/// Encodes a standing as a number, and `None` as NULL.
 fn value(standing: Option<Standing>) -> SqlValue {
     let Some(Standing { status, decision, basis }) = standing else { return SqlValue::Null };
     let basis = basis.map_or(0, |basis| basis as i64 + 1);
@@ -87,7 +87,7 @@ fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
     Ok(Some(Standing::new(status.ok_or_else(StoreError::corrupt)?, number % 2 == 1, basis)))
 }
 
-/// Whether they differ in more than what is known.
+/// Returns whether two standings differ as they are listed, and not only in unknown bases.
 fn is_change(from: Option<Standing>, to: Option<Standing>) -> bool {
     from.map(Standing::listed) != to.map(Standing::listed)
 }
@@ -100,7 +100,7 @@ pub(super) struct VerdictChange {
     liable: Address,
     from: Option<Standing>,
     to: Option<Standing>,
-    /// `None` is the block it was seen at.
+    /// Block of the change; `None` for the block at which it was seen.
     number: Option<u64>,
     seconds: Option<u64>,
 }
@@ -113,14 +113,14 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// As of the previous refresh, for rows of this height; `None` before the first complete fill.
+    /// Compares as of the previous refresh, for rows of this height; `None` before the first complete fill.
     pub(super) fn of(state: &State, height: u64) -> Option<Self> {
         let (basis_at, listed_after) = (state.log.basis_at, state.listed.after(height));
         let as_of = AsOf { current_from: state.log.current_from?, basis_at, listed_after };
         Some(Self { as_of, grace_seconds: state.grace() })
     }
 
-    /// The changes between two records of an agent. `moment` is its last event that changed a status.
+    /// Returns the changes between two records of an agent. `moment` is its last event that changed a status.
     pub(super) fn compare(
         self,
         id: u64,
@@ -139,7 +139,7 @@ impl Comparison {
         if let (Some(before), Some(after)) = (before, after)
             && wallets(Some(before)) != wallets(Some(after))
         {
-            // Its wallets never change: the first registration was undone by a reorg, and another one has its
+            // An agent's wallets never change: a reorg undid the first registration, and another one has its
             // id.
             let undone = VerdictChange { wallet: was, liable: was_liable, ..note(from, None, None, None) };
             let number = moment.map(|moment| moment.number);
@@ -234,8 +234,8 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Gives changes and ends of agents with the same record after a reorg the blocks of their events
-    /// in place of those that the reorg has undone: the blocks after the one of this height and time.
+    /// Replaces the undone blocks in changes and ends of agents with the same record after a reorg by the new
+    /// blocks of their events. The reorg has undone the blocks after the one of this height and time.
     pub(super) fn move_undone(
         &self,
         (since, seconds): (u64, u64),
@@ -263,9 +263,9 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, unknown, &moved)
     }
 
-    /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again
-    /// after a longer grace period, and liable wallets have attested long ago. Of very many of these, it
-    /// advances as far as they are noted. Deletes changes and lists past their TTL.
+    /// Advances the times of comparison to those of the rows: attestations lapse, or are current again after
+    /// a longer grace period, and ties by old attestations of liable wallets end. If there are very many of
+    /// these, it advances as far as they are noted. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.
@@ -304,16 +304,16 @@ impl<S: Store> ChangeLog<'_, S> {
             self.state.log.basis_at = reached.saturating_add(ATTESTED_SECONDS);
         }
         let outdated = self.now.saturating_sub(KEPT_SECONDS);
-        // So many in one piece of work.
+        // At most 20,000 in one piece of work.
         let statement =
             "DELETE FROM changes WHERE noted < ?1 AND number < (SELECT min(number) FROM changes) + 20000";
         self.store.execute(statement, &[outdated.into()])?;
         open_lists::close_forgotten(self.store, self.now)
     }
 
-    /// Notes the agents with a time between two, in the statement's [`direction`]: the time of something that
-    /// lapses after so many seconds. After the `most` agents that are left to this piece of work, it ends with
-    /// those of the same second. Gives the time up to which all are noted.
+    /// Notes the agents with a time between `was_from` and `is_from`, in the statement's [`direction`]: the
+    /// time of something that lapses after `lapse_seconds`. After the `most` agents that are left to this
+    /// piece of work, it ends with those of the same second. Returns the time up to which all are noted.
     fn note_lapses(
         &mut self,
         statement: &str,
@@ -363,20 +363,20 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 }
 
-/// How a statement goes on from a time: to later ones, which have lapsed, or back to earlier ones, which are
-/// current again. Comparisons with the end and with the last row, and the order.
+/// Returns a statement's operators for the end and for the last row, and its order: it goes on to later
+/// times, which have lapsed, or back to earlier ones, which are current again.
 const fn direction(lapses: bool) -> [&'static str; 3] {
     if lapses { ["<", ">", "ASC"] } else { [">=", "<", "DESC"] }
 }
 
-/// The timestamps of the blocks in which these agents ended, by id; known where the index saw the event and
-/// the node sent its time.
+/// Reads the timestamps of the blocks in which these agents ended, by id; known if the index saw the event
+/// and the node sent its time.
 pub(super) fn ended_at(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, u64>, StoreError> {
     let rows = of_ids(store, "SELECT id, seconds FROM ends WHERE id", &[], ids)?;
     rows.into_iter().map(|mut row| Ok((row.number()?, row.number()?))).collect()
 }
 
-/// At most `limit` changes after `since`.
+/// Reads at most `limit` changes after `since`.
 pub(super) fn list(
     store: &impl Store,
     state: &State,
@@ -411,7 +411,7 @@ pub(super) fn list(
     };
     let statement = "SELECT number, agent, wallet, liable, was, is_now, block, seconds FROM changes WHERE number > ?1 \
                      AND number <= ?2 AND (?3 IS NULL OR liable = ?3) ORDER BY number LIMIT ?4";
-    // Of one wallet's changes a page may hold few, and still ends.
+    // A page of one wallet's changes ends here even if it holds few.
     let until = liable.map_or(state.log.changes, |_| after.saturating_add(SEARCHED).min(state.log.changes));
     let parameters = [after.into(), until.into(), wallet, limit.into()];
     let data = query(store, statement, &parameters, |row| {

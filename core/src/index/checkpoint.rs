@@ -1,5 +1,5 @@
-//! Checkpoints: blocks that an index was read at, and the stored ones, by which the last canonical block is
-//! found after a reorg.
+//! Checkpoints: blocks at which an index was read. The stored ones lead to the last canonical block after a
+//! reorg.
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::store::{SqlValue, Store, StoreError, query};
 use crate::{chain::Header, eth::as_of::IndexedAt, eth::timestamp::Timestamp};
 
-/// A block that an index was read at.
+/// A block at which an index was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Its height.
@@ -42,7 +42,7 @@ impl From<Checkpoint> for Header {
     }
 }
 
-/// Numbers and hashes as text.
+/// Serializes numbers and hashes as text.
 pub(super) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
@@ -64,7 +64,7 @@ pub(super) mod text {
 /// Checkpoints kept to find the last canonical one after a reorg.
 const CHECKPOINTS: u64 = 64;
 
-/// The checkpoints at heights up to `number`, the highest first.
+/// Reads the checkpoints at heights up to `number`, the highest first.
 pub(super) fn checkpoints(store: &impl Store, number: u64) -> Result<Vec<Checkpoint>, StoreError> {
     let statement =
         "SELECT number, hash, seconds, parent FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";

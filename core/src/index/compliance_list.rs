@@ -42,13 +42,13 @@ use crate::{
 pub const LIST_IN_MEMORY_MAX: u64 = 25_000;
 /// Maximum open lists: each takes all the host's time it can get.
 const OPEN_LISTS: u64 = 4;
-/// Seconds without a question for the next chunk, after which a list makes room for another one: its reader
+/// Seconds without a request for the next chunk after which a list makes room for another one: its reader
 /// has gone, or is too slow.
 const IDLE_SECONDS: u64 = 10;
 /// Rows read at once when the whole is made in memory.
 const ROWS: u64 = 1_000;
 
-/// The agents of list `?1` up to its last one `?2` without a copy, of these rows with the column `id`.
+/// Selects agents of list `?1` up to its last one `?2` without a copy, of these rows with the column `id`.
 fn current(columns: &str, from: &str, id: &str, rows: &str) -> String {
     format!(
         "SELECT {columns} FROM {from} WHERE {rows} AND {id} <= ?2 \
@@ -56,7 +56,7 @@ fn current(columns: &str, from: &str, id: &str, rows: &str) -> String {
     )
 }
 
-/// The copies kept for list `?1` or a later one up to its last agent `?2`.
+/// Selects the copies kept for list `?1` or a later one up to its last agent `?2`.
 fn former(columns: &str, rows: &str) -> String {
     format!(
         " UNION ALL SELECT {columns} FROM former_agents AS former WHERE {rows} AND id <= ?2 \
@@ -100,7 +100,7 @@ struct OpenList {
     /// The last agent's id, which is also the number of agents.
     total: u64,
     grace_seconds: U256,
-    /// The moment verdicts are as of.
+    /// The time of the verdicts.
     now: Timestamp,
 }
 
@@ -108,7 +108,7 @@ struct OpenList {
 const BEGIN: AgentCursor = AgentCursor { attested: Some(0), id: 0 };
 
 impl<S: Store> Index<'_, S> {
-    /// A page of the list, or the whole, as of `now`.
+    /// Returns a page of the list, or the whole, as of `now`.
     pub(crate) fn compliance(
         &self,
         page: Option<CompliancePage>,
@@ -147,7 +147,7 @@ impl<S: Store> Index<'_, S> {
         Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
     }
 
-    /// At most `most` readable agents after a position, the oldest attestation first, with their positions.
+    /// Reads at most `most` readable agents and their positions after one, the oldest attestation first.
     fn items(
         &self,
         list: &OpenList,
@@ -226,7 +226,7 @@ impl<S: Store> Index<'_, S> {
         self.chunk(&list, BEGIN, most)
     }
 
-    /// The next chunk of a list.
+    /// Returns the next chunk of a list.
     ///
     /// # Errors
     ///
@@ -275,8 +275,8 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-/// The JSON of a chunk: without the list's beginning unless it is the first, and without its end unless it is
-/// the last.
+/// Returns the JSON of a chunk: without the list's beginning unless it is the first, and without its end
+/// unless it is the last.
 fn cut(list: &ComplianceList, is_first: bool, is_last: bool) -> String {
     const DATA: &str = "\"data\":[";
     let mut text = json::text(list, list.size_hint());

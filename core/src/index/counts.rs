@@ -1,21 +1,21 @@
-//! What agents are counted by: counting them for each answer would take as long as the registry is large.
+//! Keys of the counts of agents: counting agents for each answer would take as long as the registry is large.
 
 use alloy_primitives::Address;
 
 use super::store::SqlValue;
 
-/// What agents are counted by.
+/// Property by which agents are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CountKind {
     Status,
     Generation,
     /// Active agents by the hour of their last attestation.
     AttestationHour,
-    /// Not agents but their reports, under one empty key.
+    /// Number of reports instead of agents, under one empty key.
     Reports,
-    /// By liable person and status, of [persons with many agents](super::large_persons) alone.
+    /// Liable person and status, for [persons with many agents](super::large_persons) alone.
     Person,
-    /// By status and id range, to find the start of a page deep in a list.
+    /// Status and id range, to find the start of a page deep in a list.
     StatusRange,
 }
 
@@ -31,12 +31,12 @@ pub(super) const HOUR: u64 = 3_600;
 /// Ids of a [`CountKind::StatusRange`].
 pub(super) const RANGE: u64 = 1_024;
 
-/// A key of [`CountKind::StatusRange`].
+/// Encodes a key of [`CountKind::StatusRange`].
 pub(super) fn status_range(status: u8, id: u64) -> Vec<u8> {
     [&[status][..], &(id / RANGE).to_be_bytes()].concat()
 }
 
-/// A key of [`CountKind::Person`].
+/// Encodes a key of [`CountKind::Person`].
 pub(super) fn person_status(person: Address, status: u8) -> Vec<u8> {
     [person.as_slice(), &[status]].concat()
 }

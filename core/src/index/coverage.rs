@@ -1,9 +1,9 @@
-//! Up to when the rows lack nothing, apart from the storage root that was seen at their block.
+//! The time up to which the rows lack nothing, apart from the storage root that was seen at their block.
 //!
-//! The rows go from block to block in steps. A step is complete where a proof shows that the events told all
-//! of it. Events of another step may still be late: they are asked for again once the step's last block is
-//! older than events ever were late here, and until then the rows may lack them. Later steps do not prolong
-//! that, because each proof starts from the root that was seen before.
+//! The rows go from block to block in steps. A step is complete if a proof shows that the events told all of
+//! it. Events of any other step may still be late. They are requested again once the step's last block is
+//! older than events ever were late here; until then the rows may lack them. Later steps do not prolong that
+//! time, because each proof starts from the root that was seen before.
 //!
 //! ```text
 //!   steps    proved   |  by events alone  |  proved  |  proved
@@ -17,26 +17,26 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::Checkpoint;
 
-/// Steps kept apart; of more, the last ones count as one.
+/// Maximum separate steps; later ones are merged into the last.
 const STEPS: usize = 16;
-/// Seconds for which events may be late: at least, at most, and at least as long as little has been seen.
+/// Minimum and maximum seconds for which events may be late, and the minimum while little has been seen.
 const LATE_MIN_SECONDS: u64 = 6;
 const LATE_MAX_SECONDS: u64 = 40;
 const LATE_AT_FIRST_SECONDS: u64 = 20;
 /// Steps after which enough has been seen.
 const WATCHED: u32 = 30;
 
-/// Up to when the rows lack nothing.
+/// The time up to which the rows lack nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Coverage {
-    /// Unix milliseconds by the host's clock; 0 if it is not known of any time.
+    /// Unix milliseconds by the host's clock; 0 if there is no such time.
     complete_to: u64,
     /// Steps by events alone, the oldest first.
     steps: Vec<Step>,
 }
 
-/// How late events were, which is of the nodes.
+/// Lateness of events, a property of the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Lateness {
@@ -54,18 +54,18 @@ struct Step {
     from: u64,
     /// Its last block's time, unix seconds.
     seconds: u64,
-    /// When the block before it was the newest, unix milliseconds.
+    /// Time at which the block before it was the newest, in unix milliseconds.
     since: u64,
 }
 
 impl Coverage {
-    /// All agents were read at a block that was the newest one then (unix milliseconds).
+    /// Begins with all agents read at a block that was the newest at `read_at` (unix milliseconds).
     pub(super) const fn begun(read_at: u64) -> Self {
         Self { complete_to: read_at, steps: Vec::new() }
     }
 
-    /// The rows go from a block, which was the newest at `since`, to another one, which was at `read_at`
-    /// (unix milliseconds). Events were asked for from the height `asked_from` on, if at all.
+    /// Advances the rows from a block, which was the newest at `since`, to another one, which was the newest
+    /// at `read_at` (unix milliseconds). Events were requested from the height `asked_from` on, if at all.
     pub(super) fn advance(
         &mut self,
         (from, since): (u64, u64),
@@ -93,35 +93,35 @@ impl Coverage {
         self.complete_to = self.steps.first().map_or(read_at, |step| step.since);
     }
 
-    /// Until when the rows are known to lack nothing, unix milliseconds; `None` before there is such a time.
+    /// Returns the unix milliseconds up to which the rows lack nothing; `None` before there is such a time.
     pub(super) fn complete_to(&self) -> Option<u64> {
         Some(self.complete_to).filter(|time| *time > 0)
     }
 
-    /// The time of a block, unix seconds, from which on events of the oldest step are asked for again.
+    /// Returns the block time, in unix seconds, from which on events of the oldest step are requested again.
     pub(super) fn asks_again_at(&self, lateness: Lateness) -> Option<u64> {
         self.steps.first().map(|step| step.seconds.saturating_add(lateness.may_be_seconds()))
     }
 
-    /// The height of the first block that may have events that are late.
+    /// Returns the height of the first block that may have late events.
     pub(super) fn first_late(&self) -> Option<u64> {
         self.steps.first().map(|step| step.from.saturating_add(1))
     }
 
-    /// Whether events may be late that an earlier step should have told.
+    /// Returns whether events of earlier steps may be late.
     pub(super) fn is_open(&self) -> bool {
         !self.steps.is_empty()
     }
 }
 
 impl Lateness {
-    /// Whether an event has been late.
+    /// Returns whether an event has been late.
     pub(super) const fn is_known(self) -> bool {
         self.seconds > 0
     }
 
-    /// Notes events that are told now, each by its height and fingerprint, and were not when events up to the
-    /// height `asked_to` were asked for. `block_millis` is the time between two blocks.
+    /// Notes the heights of events that are listed now, and were not when events up to the height `asked_to`
+    /// were requested. `block_millis` is the time between two blocks.
     pub(super) fn note(&mut self, late: &BTreeSet<u64>, asked_to: u64, block_millis: u64) {
         let Some(first) = late.first() else { return };
         let blocks = asked_to.saturating_sub(*first).saturating_add(1);
@@ -144,7 +144,7 @@ mod tests {
         Checkpoint { number, hash: B256::ZERO, seconds: number * 2, parent: B256::ZERO }
     }
 
-    /// A step of so many blocks of 2 s to this one.
+    /// Advances by a step over blocks of 2 s, and returns the block up to which the rows lack nothing.
     fn step(
         (coverage, lateness): (&mut Coverage, &mut Lateness),
         (from, to): (u64, u64),
@@ -172,7 +172,7 @@ mod tests {
         for (blocks, is_proved, complete_to) in expected {
             assert_eq!(step((&mut coverage, &mut lateness), blocks, is_proved), complete_to, "{blocks:?}");
         }
-        // Without events, nothing is told again.
+        // A step without events completes no earlier one.
         step((&mut coverage, &mut lateness), (140, 141), false);
         coverage.advance((141, 282_000), (&block(200), 400_000), true, None, &mut lateness);
         assert_eq!(coverage.complete_to, 280_000);

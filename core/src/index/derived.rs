@@ -1,6 +1,6 @@
-//! What is made of all agents once they are stored, at the end of the first fill, one step in each piece of
-//! work: to write it agent by agent takes ten times as long. Lists are made of a million agents at a time. An
-//! SQL index is made of all, which takes some three seconds of processor time for each million.
+//! SQL indexes and lists made of all agents once they are stored, at the end of the first fill, one step in
+//! each piece of work: writing them agent by agent takes ten times as long. Lists are made of a million
+//! agents at a time. An SQL index is made of all, in some three seconds of processor time for each million.
 
 use super::{
     counts::CountKind,
@@ -17,12 +17,12 @@ const INDEXES: [&str; 4] = [
     "CREATE INDEX agents_by_event ON agents (substr(events, 1, 8)) \
      WHERE creator <> person AND events >= x'0000000000000001'",
 ];
-/// [`Config::part`](super::Config::part): a list of as many takes SQLite some three seconds.
+/// [`Config::part`](super::Config::part) by default: a list of as many takes SQLite some three seconds.
 pub const PART: u64 = 1_000_000;
-/// What `meta` has of the steps once all are taken.
+/// Value in `meta` once all steps are taken.
 const DONE: &str = "done";
 
-/// What is left to make.
+/// Remaining steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     next: u64,
@@ -32,7 +32,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Those that are left, with so many agents in a part.
+    /// Reads the remaining steps, with `of_part` agents in a part.
     pub(super) fn left(store: &impl Store, of_part: u64) -> Result<Self, StoreError> {
         let next = match first_row(store, "SELECT value FROM meta WHERE key = 'derived'", &[])? {
             None => 0,
@@ -51,7 +51,7 @@ impl Steps {
         self.all.saturating_sub(self.next)
     }
 
-    /// Takes at most so many. Persons with more than `few` agents have many.
+    /// Takes at most `most` steps. Persons with more than `few` agents have many.
     pub(super) fn take(self, store: &impl Store, most: u64, few: u64) -> Result<(), StoreError> {
         let end = self.all.min(self.next.saturating_add(most));
         if end == self.next {
@@ -65,7 +65,7 @@ impl Steps {
         store.execute(statement, &[SqlValue::Text(value)]).map(drop)
     }
 
-    /// Agents are stored anew before all is made of those before: what lists there are may be of others.
+    /// Begins the lists again: agents are stored anew, and existing lists may be of earlier agents.
     pub(super) fn begin_again(self, store: &impl Store) -> Result<(), StoreError> {
         let indexes = INDEXES.len() as u64;
         if self.count() == 0 || self.next <= indexes {

@@ -1,5 +1,5 @@
-//! What an index knows of some wallets: the agents that have or had them, and their ancestors. It replaces
-//! the [scan](crate::api::scan) that a verdict would read a wallet's past from.
+//! An index's excerpt for some wallets: the agents that have or had them, and their ancestors. It replaces
+//! the [scan](crate::api::scan) from which a verdict would read a wallet's past.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::{
 /// Agents per wallet: those that a verdict shows, one more to detect further ones, and the live one.
 pub(super) const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
 
-/// Whether every agent's record is readable, so that no other agent has or had a wallet.
+/// Returns whether every agent's record is readable, so that no other agent has or had a wallet.
 pub(crate) fn is_whole(store: &impl Store) -> Result<bool, StoreError> {
     let statement =
         "SELECT count(*) FROM agents INDEXED BY agents_with_flaws WHERE flaws > 0 AND flaws & ?1 > 0";
     Ok(one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])? == Some(0))
 }
 
-/// What an index knows of some wallets at its block.
+/// An index's knowledge of some wallets at its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     /// The number of agents.
@@ -36,14 +36,14 @@ pub struct Excerpt {
     pub(crate) is_whole: bool,
     /// The newest agents of each wallet and all their ancestors, by ascending id and without their scopes.
     pub(crate) agents: Vec<(u64, IndexedAgent)>,
-    /// When some of them ended, in unix seconds.
+    /// Known ends of these agents, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
     /// The height after which events were listed without a gap, up to the index's block.
     pub(crate) listed_after: Option<u64>,
 }
 
 impl Excerpt {
-    /// Reads what the index in `store`, with the state `state`, knows of these wallets.
+    /// Reads the excerpt for these wallets from the index in `store` with the state `state`.
     ///
     /// # Errors
     ///
@@ -57,20 +57,20 @@ impl Excerpt {
         Ok(Self { total: state.total, is_whole: is_whole(store)?, agents, ends, listed_after })
     }
 
-    /// What it takes in memory.
+    /// Returns its size in memory.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>()
             + self.agents.len() * size_of::<(u64, IndexedAgent)>()
             + self.ends.len() * 2 * size_of::<u64>()
     }
 
-    /// An agent, without its scope and reports.
+    /// Returns an agent, without its scope and reports.
     pub(crate) fn get(&self, id: u64) -> Option<&IndexedAgent> {
         let place = self.agents.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         self.agents.get(place).map(|(_, agent)| agent)
     }
 
-    /// What is known of the events by the liable wallet of an agent that it names, at the index's block.
+    /// Returns the known events by the liable wallet of an agent in the excerpt, at the index's block.
     pub fn wallet_events(&self, id: u64) -> Option<WalletEvents> {
         let events = self.get(id)?.events;
         Some(wallet_events(events.last, events.registered_in(), self.listed_after))
@@ -111,12 +111,12 @@ impl Excerpt {
     }
 }
 
-/// These agents and their ancestors, up to the depth limit of a lineage.
+/// Adds the agents' ancestors, up to the depth limit of a lineage.
 pub(super) fn with_ancestors(
     store: &impl Store,
     agents: Vec<(u64, IndexedAgent)>,
 ) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
-    // From the agents up, one level of ancestors at a time. The first way to an agent is the shortest.
+    // One level of ancestors at a time, from the agents up. The first path to an agent is the shortest.
     let mut level = agents;
     let mut known: BTreeMap<u64, IndexedAgent> = BTreeMap::new();
     for depth in 1..=MAX_LEVELS {
@@ -133,7 +133,7 @@ pub(super) fn with_ancestors(
     Ok(known)
 }
 
-/// The newest agents of each wallet.
+/// Reads the newest agents of each wallet.
 fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
     let statement = "SELECT agents.id, record, events FROM json_each(?1) AS asked CROSS JOIN agents INDEXED BY agents_by_place \
                      WHERE place = asked.value->>0 AND wallet = unhex(asked.value->>1) AND agents.id >= coalesce(\

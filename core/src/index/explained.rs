@@ -1,4 +1,4 @@
-//! What storage roots at older blocks show of events, where a node has them: between two blocks with events
+//! The check of events by storage roots at older blocks, if a node has them: between two blocks with events
 //! the root has to stay the same.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub(super) struct Explained {
     pub(super) completeness: Completeness,
 }
 
-/// What is known of the storage's roots.
+/// Known storage roots.
 pub(super) struct Roots<'a> {
     pub(super) registry: Address,
     /// The height of the rows' or the slices' block, or of the last canonical one after a reorg.
@@ -28,13 +28,13 @@ pub(super) struct Roots<'a> {
     /// The newest block, and its root.
     pub(super) newest: &'a Header,
     pub(super) newest_root: B256,
-    /// Up to this height, changes that no event tells are in the rows only in part.
+    /// Height up to which changes that no event tells are in the rows only in part.
     pub(super) whole_after: u64,
 }
 
 impl Roots<'_> {
-    /// The newest block up to which the events tell all changes; `None` if that is no later one than the
-    /// rows'. Where a node does not keep the state of a block, nothing is known against it.
+    /// Returns the newest block up to which the events tell all changes; `None` if it is not later than the
+    /// rows'. If a node does not keep the state of a block, nothing is known against its events.
     pub(super) fn explained(&self, view: &View, events: &[Announced]) -> Result<Option<Explained>, Halt> {
         let root = |number: u64| match self.seen {
             _ if number == self.newest.number => Ok(Some(self.newest_root)),
@@ -66,9 +66,9 @@ impl Roots<'_> {
     }
 }
 
-/// The version at the block `last`, where the node proves that of the newest block alone: the same, if one of
-/// the `seen` blocks, which have to be canonical, had it already, and no event since was listed. Events were
-/// listed from the block `from` on.
+/// Returns the version at the block `last` for a node that proves the newest block alone: the newest version,
+/// if one of the `seen` blocks, which have to be canonical, had it already, and no event since was listed.
+/// Events were listed from the block `from` on.
 pub(super) fn unchanged_version(
     view: &View,
     seen: [Option<(Checkpoint, Version)>; 2],
@@ -90,7 +90,7 @@ pub(super) fn unchanged_version(
     Ok(None)
 }
 
-/// The ranges of blocks without events after `left`, each as the block before it and its last one.
+/// Returns the ranges of blocks without events after `left`, each as the block before it and its last one.
 fn gaps(left: u64, blocks: impl Iterator<Item = u64>, newest: u64) -> Vec<(u64, u64)> {
     let mut from = left;
     let mut gaps = Vec::new();

@@ -1,10 +1,10 @@
-//! Finds what changed since the index's block, with one query.
+//! Finds the changes since the index's block, with one query.
 //!
 //! The root of the registry's storage, proved against the newest block's state root, says whether anything
-//! did. Events then say what. Whether they tell all of it is proved at the newest block: with the words that
-//! the agents' records had before, the storage has to have the root that was seen before. Where events change
-//! more of it, storage roots at their blocks show it, if the node has them: between two blocks with events
-//! the root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
+//! has changed. Events then say what. A proof at the newest block shows whether they tell everything: with
+//! the words that the agents' records had before, the storage has to have the root that was seen before. If
+//! events change more, storage roots at their blocks show it, if the node has them: between two blocks with
+//! events the root has to stay the same. Reorgs are found by comparing known blocks with canonical headers.
 //!
 //! ```text
 //!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
@@ -42,14 +42,14 @@ use crate::{
     registry::row::{Row, RowDetail},
 };
 
-/// Agents that one call usually reads: what `eth_getLogs` calls are weighed against.
+/// Agents that one call usually reads: the measure for the number of `eth_getLogs` calls.
 const AGENTS_PER_CALL: u64 = 300;
-/// `eth_getLogs` calls that are always worth it.
+/// `eth_getLogs` calls that are always acceptable.
 const LOG_CALLS: u64 = 8;
 /// Refreshes after which longer log ranges are tried again.
 pub(super) const LOG_RANGE_REFRESHES: u32 = 100;
 
-/// An agent's record as the index has it, to be held against its proved slots.
+/// An agent's record as the index has it, to be compared with its proved slots.
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedRecord {
     pub(super) id: u64,
@@ -57,12 +57,12 @@ pub(super) struct ExpectedRecord {
     pub(super) full: RowDetail,
 }
 
-/// What changes are searched for in.
+/// State from which a search for changes starts.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
     Rows(Box<SeenRows>),
     Slices {
-        /// Their blocks, by height.
+        /// The slices' blocks, by height.
         blocks: Vec<Checkpoint>,
         /// The block of all slices, if they are of one and the node has its state.
         pinned: Option<Header>,
@@ -76,28 +76,28 @@ pub(super) struct SeenRows {
     pub(super) version: Option<Version>,
     /// The version of a later block that was seen with the last search.
     pub(super) ahead: Option<(Checkpoint, Version)>,
-    /// The last block that changed them, if it is not known to be settled, and whether it has to be by now.
+    /// The last block that changed the rows, unless it is confirmed, and whether that is due.
     pub(super) unsettled: Option<(Checkpoint, bool)>,
     /// Records to prove.
     pub(super) records: Vec<ExpectedRecord>,
-    /// The time of a block, unix seconds, from which on events are asked for even if nothing has changed.
+    /// Block time, in unix seconds, from which on events are requested even if nothing has changed.
     pub(super) asks_at: Option<u64>,
-    /// The rows may lack events that are late.
+    /// The rows may lack late events.
     pub(super) is_open: bool,
 }
 
-/// What events are to a search.
+/// Reliance of a search on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Events {
-    /// They have to tell all changes.
+    /// Events have to tell all changes.
     Checked,
-    /// They are gone by, whether or not they tell all changes.
+    /// The search follows events, whether or not they tell all changes.
     Trusted,
-    /// They are not asked for.
+    /// Events are not requested.
     Ignored,
 }
 
-/// Finds what changed.
+/// The query for changes.
 #[derive(Clone, Debug)]
 pub(super) struct FindChanges {
     pub(super) registry: Address,
@@ -105,7 +105,7 @@ pub(super) struct FindChanges {
     pub(super) layout: Option<Layout>,
     /// Code that the operator vouches for to keep all state in its own storage.
     pub(super) self_contained_code: Option<B256>,
-    /// The oldest block that rows or slices are of.
+    /// The oldest block of the rows or slices.
     pub(super) block: Checkpoint,
     pub(super) base: Base,
     pub(super) events: Events,
@@ -113,11 +113,11 @@ pub(super) struct FindChanges {
     pub(super) code: Option<KnownCode>,
     /// The number of agents, by the rows.
     pub(super) total: u64,
-    /// The first block of which events are asked for.
+    /// The first block of which events are requested.
     pub(super) from: u64,
     /// Events that have been read.
     pub(super) seen: BTreeSet<(u64, u64)>,
-    /// Events are sometimes late: that they do not tell a change says little.
+    /// Events have been late before, so that a change without an event says little.
     pub(super) was_late: bool,
     /// The rows of the agents that had an event, once needed.
     pub(super) before: Option<BTreeMap<u64, Row>>,
@@ -167,7 +167,7 @@ impl Query for FindChanges {
 }
 
 impl FindChanges {
-    /// The registry's proved account, if its storage root is its version.
+    /// Returns the registry's proved account, if its storage root is its version.
     fn account(&self, view: &View, code: &mut Option<KnownCode>) -> Result<Option<Account>, Halt> {
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
         let records = self.records();
@@ -177,7 +177,7 @@ impl FindChanges {
         let Some(proof) = view.proof(&key)? else { return Ok(None) };
         let mut account = proved(proof);
         if account.is_none() {
-            // The node answered the two at different blocks: now the block is pinned.
+            // The node answered the header and the proof at different blocks: now the block is pinned.
             let key = ProofKey { parts: ProofParts::Pinned, ..key.clone() };
             account = view.proof(&key)?.and_then(proved);
         }
@@ -207,7 +207,7 @@ impl FindChanges {
         }
     }
 
-    /// Known blocks, by height: those that rows or slices were read at, as far as a reorg could have replaced
+    /// Returns known blocks by height: those of the rows or slices, as far as a reorg could have replaced
     /// them.
     pub(super) fn known(&self) -> Vec<Checkpoint> {
         match &self.base {
@@ -260,7 +260,7 @@ impl FindChanges {
             });
         }
         if version.is_none() || self.events == Events::Trusted {
-            // It is going to be asked, and shares this round trip.
+            // `judged` asks for it, too: here it shares this round trip.
             self.has_pruned(view, &header).ok();
         }
         let found = view.logs(&self.logs(&header, self.from, header.number))?;
@@ -290,7 +290,7 @@ impl FindChanges {
                 let (header, root, unchanged) = (header?, root?, unchanged?);
                 let version = version.zip(root);
                 let proved = version.map(|(version, storage_root)| Version { storage_root, ..version });
-                // The account was proved at the later block: of an event there nothing is known yet.
+                // The account was proved at the later block, and events of that block are not known yet.
                 (header, proved.or(unchanged), None)
             }
             None => (header, version, account),
@@ -320,7 +320,7 @@ impl FindChanges {
         self.judged(view, (header, version, account), listed)
     }
 
-    /// Whether the rows are also of this block, and of its chain.
+    /// Returns whether the rows are also of this block, and of its chain.
     fn is_unchanged(
         &self,
         view: &View,
@@ -341,7 +341,7 @@ impl FindChanges {
         }
     }
 
-    /// What these events come to.
+    /// Decides what the listed events show.
     fn judged(
         &self,
         view: &View,
@@ -370,7 +370,7 @@ impl FindChanges {
             (_, None) => whole(Completeness::Unproved),
             (told, Some(version)) => {
                 match self.roots(undone_since, &header, version).explained(view, &listed.events)? {
-                    // Of a block with other events, roots do not show that one is missing.
+                    // In a block with other events, roots do not show that one is missing.
                     Some(explained) if matches!(told, Told::Less) && explained.until.hash == header.hash => {
                         self.was_late
                             .then_some(Explained { completeness: Completeness::Unproved, ..explained })
@@ -425,7 +425,7 @@ impl FindChanges {
         })))
     }
 
-    /// What a proof at the newest block takes, where the registry has this version.
+    /// Returns the inputs of a proof at the newest block, where the registry has this version.
     fn tip_proof(&self, version: Option<Version>) -> Option<TipProof<'_>> {
         let Base::Rows(rows) = &self.base else { return None };
         let (newest, seen) = (version?, rows.version?);
@@ -442,8 +442,8 @@ impl FindChanges {
         })
     }
 
-    /// What is known of the storage's roots. Slices of several blocks are those of the first one, and what
-    /// events tell since. After a reorg, the rows go back at least to the last canonical block.
+    /// Returns the known storage roots. Slices of several blocks count as rows of the first one, and events
+    /// tell the changes since. After a reorg, the rows go back at least to the last canonical block.
     fn roots<'a>(&self, undone_since: Option<Checkpoint>, newest: &'a Header, version: Version) -> Roots<'a> {
         let block = self.block.number;
         let (left, seen, whole_after) = match (&self.base, undone_since) {
@@ -457,8 +457,8 @@ impl FindChanges {
         Roots { registry: self.registry, left, seen, newest, newest_root: version.storage_root, whole_after }
     }
 
-    /// The first agent with proved slots other than its record, apart from those that had events, which are
-    /// proved to tell all changes or not.
+    /// Returns the first agent with proved slots other than its record, apart from those that had events,
+    /// which are proved to tell all changes or not.
     fn contradicted(&self, account: &Account, announced: &[u64], is_proved: bool) -> Option<Contradicted> {
         let Base::Rows(rows) = &self.base else { return None };
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
@@ -478,7 +478,7 @@ impl FindChanges {
         None
     }
 
-    /// Whether the node returns no event of the block known to have one.
+    /// Returns whether the node returns no event of the block known to have one.
     fn has_pruned(&self, view: &View, header: &Header) -> Result<bool, Halt> {
         let Some(known) = self.known_event.filter(|number| *number <= header.number) else {
             return Ok(false);
@@ -486,7 +486,7 @@ impl FindChanges {
         Ok(!view.logs(&self.logs(header, known, known))?.is_ok_and(|found| found.is_any))
     }
 
-    /// The events of blocks `from` to `to`, both inclusive.
+    /// Returns the query for events of blocks `from` to `to`, both inclusive.
     fn logs(&self, newest: &Header, from: u64, to: u64) -> LogsQuery {
         let most_calls = self.total / AGENTS_PER_CALL + LOG_CALLS;
         // The node may accept longer ranges by now: one is tried if the shorter one would take too many

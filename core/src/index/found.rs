@@ -11,7 +11,7 @@ use crate::{
     registry::row::Row,
 };
 
-/// The outcome of the search.
+/// The outcome of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not
@@ -22,7 +22,7 @@ pub(super) struct Found {
     pub(super) changes: FoundChanges,
 }
 
-/// What was found of changes.
+/// The changes that a search has found.
 #[derive(Clone, Debug)]
 pub(super) enum FoundChanges {
     /// Nothing changed up to this block.
@@ -42,7 +42,7 @@ pub(super) enum FoundChanges {
     AnotherChain,
 }
 
-/// What is known where events do not tell all changes.
+/// The events of a search that do not tell all changes.
 #[derive(Clone, Debug)]
 pub(super) struct Unexplained {
     /// Agents that had an event.
@@ -53,7 +53,7 @@ pub(super) struct Unexplained {
     pub(super) newest: Header,
 }
 
-/// Whether the events tell all changes.
+/// Evidence that the events tell all changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completeness {
     /// Storage roots prove it.
@@ -62,9 +62,9 @@ pub(super) enum Completeness {
     Words,
     /// Nothing is known against it.
     Unproved,
-    /// Storage roots show that they do not; they were gone by all the same.
+    /// Storage roots disprove it; the rows followed the events all the same.
     Refuted,
-    /// They were not asked for.
+    /// Events were not requested.
     Unasked,
 }
 
@@ -74,7 +74,7 @@ impl Completeness {
     }
 }
 
-/// An agent without an event whose proved record is another one than its row.
+/// An agent without an event, and with another proved record than its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contradicted {
     /// Its event may be late or hidden.
@@ -91,7 +91,7 @@ impl Contradicted {
     }
 }
 
-/// What changed between the index's block and a later one.
+/// Changes between the index's block and a later one.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
     /// The newest block up to which events tell all changes.
@@ -101,18 +101,18 @@ pub(super) struct Changed {
     /// The registry's version at `until`, if known.
     pub(super) version: Option<Version>,
     pub(super) completeness: Completeness,
-    /// The records that a proof has shown to have changed, as they are now.
+    /// Current records that a proof has shown to have changed.
     pub(super) records: BTreeMap<u64, Row>,
     pub(super) contradicted: Option<Contradicted>,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<Checkpoint>,
-    /// The first block of which events were asked for.
+    /// The first block of which events were requested.
     pub(super) from: u64,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
     /// The events since that block, in full.
     pub(super) events: Vec<Announced>,
-    /// The same by height and fingerprint.
+    /// The same events by height and fingerprint.
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// Each agent's last event that set its status.
     pub(super) moments: BTreeMap<u64, Moment>,
@@ -120,13 +120,13 @@ pub(super) struct Changed {
     pub(super) last_event: Option<u64>,
     /// Blocks of the longest log range that was answered, if one was refused.
     pub(super) log_range: Option<u64>,
-    /// The block that the search began at, and the registry's version there, if it was seen: its logs may not
-    /// be served yet.
+    /// The block at which the search began, and the registry's version there, if it was seen: its logs may
+    /// not be served yet.
     pub(super) ahead: Option<(Checkpoint, Version)>,
 }
 
 impl Changed {
-    /// Nothing up to a block, as far as that is known without events.
+    /// Creates an empty set of changes up to a block, as far as that is known without events.
     pub(super) const fn until(until: Header, version: Option<Version>, completeness: Completeness) -> Self {
         Self {
             until,
@@ -147,7 +147,7 @@ impl Changed {
         }
     }
 
-    /// Whether the agents were read without events.
+    /// Returns whether the agents were read without events.
     pub(super) fn is_without_events(&self) -> bool {
         self.completeness == Completeness::Unasked
     }
@@ -157,7 +157,7 @@ impl Changed {
 pub(super) struct Listed {
     pub(super) events: Vec<Announced>,
     pub(super) moments: BTreeMap<u64, Moment>,
-    /// The first block that they were asked for of.
+    /// The first block of which events were requested.
     pub(super) from: u64,
     /// The last canonical block, if a reorg has undone later ones.
     pub(super) undone_since: Option<Checkpoint>,

@@ -1,8 +1,8 @@
 //! One agent's history, read from its events through an RPC endpoint.
 //!
-//! The index answers it although it stores no events: those are as many as ever happened, and the ones before
-//! the index began would be missing. But it knows a canonical block, the agent's registration time and its
-//! children, which a query to the chain alone would have to find first.
+//! The index answers it although it stores no events: their number has no bound, and those before the index
+//! began would be missing. But it knows a canonical block, the agent's registration time and its children,
+//! which a query to the chain alone would have to find first.
 //!
 //! ```text
 //!   events --> children's registrations --> times of blocks --> page
@@ -54,7 +54,7 @@ use crate::{
 const MOST_CALLS: u64 = 95;
 /// Maximum batches: a node with small replies answers one range in each.
 const ROUNDS: u32 = 3 * MOST_CALLS as u32;
-/// Pages that may end early.
+/// Maximum pages that may end early.
 const MOST_PAGES: u64 = 16;
 /// Timestamps requested at once in the search for the registration.
 const PROBES: u64 = 18;
@@ -62,8 +62,8 @@ const PROBES: u64 = 18;
 const PAGE_TEXT_BYTES: usize = 256 * 1024;
 
 /// One page of an agent's history at the index's block, from headers and logs alone. After a reorg of that
-/// block it ends with [`QueryError::BlockNotAvailable`], and the index has to refresh first. Where the
-/// page's next cursor would be its own, it ends with [`RunError::BlockUnavailable`].
+/// block it ends with [`QueryError::BlockNotAvailable`], and the index has to refresh first. If the page's
+/// next cursor would be its own, it ends with [`RunError::BlockUnavailable`].
 #[derive(Clone, Debug)]
 pub struct HistoryQuery {
     registry: Address,
@@ -81,14 +81,14 @@ pub struct HistoryQuery {
 struct PageDraft {
     logs: Vec<EventLog>,
     because: Option<IncompleteBecause>,
-    /// The block that the history starts at; 0 if unknown.
+    /// The block at which the history starts; 0 if unknown.
     first: u64,
     /// Blocks from this one on were not requested.
     unasked: Option<u64>,
     next: Option<HistoryCursor>,
 }
 
-/// The agent's own events, and how they were requested.
+/// The agent's own events, and the parameters of their request.
 struct OwnEvents {
     found: FoundLogs,
     /// The first requested block.
@@ -146,7 +146,7 @@ impl Query for HistoryQuery {
 }
 
 impl HistoryQuery {
-    /// A page of an agent's history.
+    /// Creates the query for a page of an agent's history.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl HistoryQuery {
         })
     }
 
-    /// A run that reads the page at the index's block.
+    /// Creates a run that reads the page at the index's block.
     pub fn run(self, config: &Config, endpoints: Endpoints) -> Run<Self> {
         let Checkpoint { number, hash, seconds, parent } = self.at;
         let header = Header { number, hash, parent_hash: parent, timestamp: seconds };
@@ -196,12 +196,12 @@ impl HistoryQuery {
         LogsQuery { registry, filter: Some(filter), from, to, range, most_calls, may_end_early }
     }
 
-    /// The cursor's registration block, if it precedes the requested blocks.
+    /// Returns the cursor's registration block, if it is not above the index's block.
     fn known_first(&self) -> Option<u64> {
         self.cursor.map(|cursor| cursor.first).filter(|first| (1..=self.at.number).contains(first))
     }
 
-    /// The agent's own events, from the first block worth requesting.
+    /// Reads the agent's own events, from the first block worth requesting.
     fn own_events(&self, view: &View) -> Result<Result<OwnEvents, NoLogs>, Halt> {
         let mut from = self.cursor.map_or(0, |cursor| cursor.block);
         let (mut range, mut newest_only) = (None, false);
@@ -228,7 +228,7 @@ impl HistoryQuery {
         Ok(found.map(|found| OwnEvents { range: found.range.or(range), found, from, newest_only }))
     }
 
-    /// The agent's own events from the block `from` on, as many as the page holds.
+    /// Reads the agent's own events from the block `from` on, as many as the page holds.
     fn events_from(
         &self,
         view: &View,
@@ -262,15 +262,15 @@ impl HistoryQuery {
         }))
     }
 
-    /// The registration's event, requested again by a later page: a node that has pruned its logs returns an
-    /// empty list.
+    /// Returns the query for the registration's event, which a later page requests again: a node that has
+    /// pruned its logs returns an empty list.
     fn registration_event(&self, block: u64) -> LogsQuery {
         let filter = LogFilter { events: EVENTS.to_vec(), agents: vec![self.id] };
         self.logs(filter, (block, block), None, false)
     }
 
-    /// The first block at or after the registration time. Blocks without a header are pruned, so they are
-    /// early.
+    /// Finds the first block at or after the registration time. Blocks without a header are pruned, and
+    /// therefore early.
     fn registration_block(&self, view: &View) -> Result<u64, Need> {
         let (mut before, mut found) = (0, self.at.number);
         while found.saturating_sub(before) > 1 {
@@ -294,7 +294,7 @@ impl HistoryQuery {
         Ok(found.max(1))
     }
 
-    /// The page of the agent's own events, and the block that the history is known from.
+    /// Begins a page with the agent's own events and the block from which on the history is known.
     fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<PageDraft, Need> {
         let OwnEvents { found, newest_only, from, .. } = events;
         let registration = found.logs.iter().find(|log| log.is_registration()).map(|log| log.number);
@@ -359,7 +359,7 @@ impl HistoryQuery {
         page
     }
 
-    /// The answer, with block timestamps that the node's logs omit.
+    /// Makes the answer, with block timestamps that the node's logs omit.
     fn finish(&self, view: &View, page: PageDraft) -> Result<AgentHistory, Halt> {
         let untimed: BTreeSet<u64> =
             page.logs.iter().filter(|log| log.seconds.is_none()).map(|log| log.number).collect();
@@ -403,7 +403,7 @@ impl HistoryQuery {
         })
     }
 
-    /// Whether an event belongs to this page or a later one.
+    /// Returns whether an event belongs to this page or a later one.
     fn is_due(&self, log: &EventLog) -> bool {
         self.cursor.is_none_or(|cursor| position(log) >= (cursor.block, cursor.log_index))
     }

@@ -14,7 +14,7 @@ use crate::{
 /// Bytes of the packed form without the scope.
 pub(super) const PACKED_BYTES: usize = 98;
 
-/// Bytes that an agent takes in a shard, roughly: a live one with its scope, or one that has ended.
+/// Estimates the bytes of an agent in a shard: a live one with its scope, or one that has ended.
 pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
     match entry.status().is_some_and(Status::has_ended) {
         true => 52,
@@ -22,7 +22,7 @@ pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
     }
 }
 
-/// What an index stores of an agent.
+/// An agent as an index stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexedAgent {
     pub(crate) row: Row,
@@ -38,7 +38,7 @@ pub(super) mod flaw {
 }
 
 impl IndexedAgent {
-    /// Normalizes what was read: sums in order, and no fields of an unreadable record.
+    /// Normalizes a record that was read: sums in order, and no fields of an unreadable record.
     pub(crate) fn new(row: Row, mut full: RowDetail) -> Self {
         if !row.record_is_readable() {
             full = RowDetail { reports: full.reports, sums: full.sums, ..RowDetail::default() };
@@ -48,8 +48,8 @@ impl IndexedAgent {
         entry
     }
 
-    /// When the liable wallet last attested or reported revenue, and the height of the block with the
-    /// registration, as far as that is told: nothing where the registration itself is the liable wallet's.
+    /// Returns when the liable wallet last attested or reported revenue, and the height of the registration,
+    /// as far as verdicts need them: zeros if the registration itself is the liable wallet's.
     pub(crate) fn told_events(&self) -> (u64, u64) {
         let is_registered = self.row.creator == self.full.haftungsperson;
         if is_registered { (0, 0) } else { (self.events.last, self.events.registered_in()) }
@@ -62,13 +62,13 @@ impl IndexedAgent {
             .sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
     }
 
-    /// The same without its scope, reports and sums.
+    /// Returns the agent without its scope, reports and sums.
     pub(super) fn without_scope(&self) -> Self {
         let haftungsperson = self.full.haftungsperson;
         Self { full: RowDetail { haftungsperson, ..RowDetail::default() }, ..*self }
     }
 
-    /// As the row before the agent was read again.
+    /// Returns this row as the one before `entry`, which was read again.
     pub(super) fn as_before(&self, entry: &Self) -> RowBefore {
         let registration = |of: &Self| (of.row.creator, of.row.registered_at, of.full.haftungsperson);
         RowBefore {
@@ -78,7 +78,7 @@ impl IndexedAgent {
         }
     }
 
-    /// Whether the chain has the same of both; events are no part of that.
+    /// Returns whether both have the same record; seen events are not compared.
     pub(super) fn has_record_of(&self, other: &Self) -> bool {
         (&self.row, &self.full) == (&other.row, &other.full)
     }
@@ -91,12 +91,12 @@ impl IndexedAgent {
         record | history | status
     }
 
-    /// `None` if the record is unreadable or the number is undefined.
+    /// Returns the status; `None` if the record is unreadable or the number is undefined.
     pub(crate) fn status(&self) -> Option<Status> {
         Status::from_number(self.row.status)
     }
 
-    /// The status of a readable record.
+    /// Returns the status of a readable record.
     pub(super) fn known_status(&self, id: u64) -> Result<Status, UnknownStatus> {
         self.status().ok_or(UnknownStatus { agent_id: AgentId::from(id).0, number: self.row.status })
     }
@@ -149,7 +149,7 @@ impl IndexedAgent {
         Ok((id, Self { events: SeenEvents::unpack(row.nullable_blob()?)?, ..agent }))
     }
 
-    /// The agent's row in the table, in the order of its columns.
+    /// Returns the agent's row in the table, in the order of its columns.
     pub(super) fn columns(&self, id: u64) -> [SqlValue; 13] {
         let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [

@@ -1,5 +1,5 @@
-//! Liable persons with many agents. What an answer says of a person is counted from all its agents, up to so
-//! many; of a person with more of them, sums and a list by time are kept.
+//! Liable persons with many agents. An answer about a person with few agents counts all of them; for a person
+//! with many, sums and a list by time are kept.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
     store::{SqlValue, Store, StoreError, query},
 };
 
-/// [`Config::few_agents`](super::Config::few_agents): as many as a page of a list is made from at most.
+/// [`Config::few_agents`](super::Config::few_agents) by default: the maximum candidates of a list's page.
 pub const FEW_AGENTS: u64 = 1_500;
 
 fn as_json(persons: &BTreeSet<Address>) -> SqlValue {
@@ -19,7 +19,7 @@ fn as_json(persons: &BTreeSet<Address>) -> SqlValue {
     SqlValue::Text(serde_json::to_string(&digits).unwrap_or_default())
 }
 
-/// Those of these persons that sums are kept of.
+/// Returns the persons among these with kept sums.
 pub(super) fn among(
     store: &impl Store,
     persons: &BTreeSet<Address>,
@@ -41,7 +41,7 @@ fn read(
     Ok(persons.into_iter().collect())
 }
 
-/// Begins with those of these persons that have more than so many agents.
+/// Begins sums for those of these persons that have more than `few` agents.
 pub(super) fn begin_with(
     store: &impl Store,
     persons: &BTreeSet<Address>,
@@ -56,8 +56,8 @@ pub(super) fn begin_with(
     keep(store, &large, (1, 1 << 53))
 }
 
-/// Begins with all that have more than so many agents, at the end of the first fill, and counts their agents
-/// of this part.
+/// Begins sums for all persons with more than `few` agents, at the end of the first fill, and counts their
+/// agents of this part.
 pub(super) fn begin(store: &impl Store, few: u64, part: Part) -> Result<(), StoreError> {
     let statement = "SELECT key FROM postings WHERE kind = ?1 GROUP BY key HAVING sum(agents) > ?2";
     keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?, part)
@@ -85,9 +85,8 @@ fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> R
     store.execute(&making(&rows), &given(Property::PersonTime.into())).map(drop)
 }
 
-/// The lists and the key bounds to find a person's Active agents in by the time of their attestation, from
-/// this second on: the list with that time, and the last one. Of a person with few agents it is one list of
-/// all.
+/// Returns the property and the key bounds of the lists of a person's Active agents by attestation time: the
+/// list with the second `from`, and the last one. For a person with few agents it is one list of all agents.
 pub(super) fn by_time(person: Address, is_large: bool, from: u64) -> (Property, Vec<u8>, Vec<u8>) {
     match is_large {
         true => (Property::PersonTime, time_key(person, from), time_key(person, u64::MAX)),

@@ -1,4 +1,4 @@
-//! The answer of `/liable/:wallet`. Of a person with few agents all are read, and counted; of one with
+//! The answer of `/liable/:wallet`. All agents of a person with few are read and counted. For a person with
 //! [many](super::large_persons), sums are kept, and lists are read in their order.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// What a person is liable for as of `now`: a page of at most `limit` agents behind the cursor.
+    /// Returns a page of at most `limit` agents of a liable person behind the cursor, as of `now`.
     pub(crate) fn liable(
         &self,
         person: Address,
@@ -82,7 +82,7 @@ impl<S: Store> Index<'_, S> {
             liable.data.push(self.summary(id, &entry, now)?);
             last = id;
         }
-        // A page of one basis ends after so many agents in any case.
+        // A page of one basis ends here even if it holds fewer agents than its limit.
         if is_cut && liable.next.is_none() {
             liable.next = Some(AgentCursor::after(last));
         }
@@ -90,7 +90,7 @@ impl<S: Store> Index<'_, S> {
         Ok(liable)
     }
 
-    /// The person's agents by status.
+    /// Counts the person's agents by status.
     pub(super) fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let kept = self.kept_statuses(person)?;
         if !kept.is_empty() {
@@ -100,7 +100,7 @@ impl<S: Store> Index<'_, S> {
         Ok(by_status(&tables::records(self.store, &postings::whole(self.store, &list)?)?))
     }
 
-    /// The same of a person with many agents; nothing of others.
+    /// Reads the kept counts by status of a person with many agents; none for others.
     fn kept_statuses(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 AND key >= ?2 AND key <= ?3";
         let bound = |status| SqlValue::Blob(person_status(person, status));
@@ -111,8 +111,8 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The person's compliant agents: counted by lists of the times after the one in which the grace period
-    /// ends, and one by one within it.
+    /// Counts the person's compliant agents: by lists of the times after the one in which the grace period
+    /// ends, and one by one within that list.
     fn compliant_of(&self, person: Address, is_large: bool, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let (property, first, last) = by_time(person, is_large, oldest);
@@ -150,7 +150,7 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-/// Agents by their defined statuses.
+/// Counts agents by their defined statuses.
 fn by_status(agents: &BTreeMap<u64, IndexedAgent>) -> Vec<(Status, u64)> {
     let mut counts = BTreeMap::<u8, u64>::new();
     for status in agents.values().filter_map(IndexedAgent::status) {

@@ -40,7 +40,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// A page of agents as of `now`.
+    /// Returns a page of agents as of `now`.
     pub(crate) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
@@ -115,7 +115,7 @@ impl<S: Store> Index<'_, S> {
         conditions.into_iter().filter_map(set).collect()
     }
 
-    /// The source of a page, and its number of candidates if all of them may be read.
+    /// Chooses the source of a page, and returns its number of candidates if all of them may be read.
     fn source(
         &self,
         filter: &AgentFilter,
@@ -199,7 +199,7 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The number of candidates of a source, counted up to `most`.
+    /// Counts the candidates of a source, up to `most`.
     fn count(&self, source: &Source, most: u64) -> Result<u64, StoreError> {
         let mut statement = Statement::default();
         statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.from, []);
@@ -208,8 +208,8 @@ impl<S: Store> Index<'_, S> {
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
     }
 
-    /// Where the row of a posting list begins that has the last one of so many candidates; `None` if its rows
-    /// are far from full, and more have to be read.
+    /// Returns the first id of the posting list's row with the last of `candidates` candidates; `None` if the
+    /// rows are far from full, and more have to be read.
     fn last_row(&self, scan: &CandidateScan<'_>, candidates: u64) -> Result<Option<u64>, StoreError> {
         let direction = scan.direction();
         let mut statement = Statement::default();
@@ -231,7 +231,7 @@ impl<S: Store> Index<'_, S> {
         one_number(self.store, &statement.sql, &statement.values)
     }
 
-    /// The last candidate to read for a page; `None` if all may be read.
+    /// Returns the last candidate to read for a page; `None` if all may be read.
     fn last_candidate(&self, scan: &CandidateScan<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched, .. } = self.bounds;
         let most = if scan.searched.is_some() { searched } else { candidates };
@@ -252,8 +252,8 @@ impl<S: Store> Index<'_, S> {
         Ok(Some(AgentCursor { attested, id }))
     }
 
-    /// The ids of at most `most` agents that pass all filters, after the first `skipped` ones, in the list's
-    /// order; and how many pass, if `is_counted`.
+    /// Reads the ids of at most `most` agents that pass all filters, after the first `skipped` ones, in the
+    /// list's order, and the number of agents that pass, if `is_counted`.
     fn passing(
         &self,
         scan: &CandidateScan<'_>,
@@ -283,7 +283,7 @@ impl<S: Store> Index<'_, S> {
         Ok((ids, count))
     }
 
-    /// The agents of a page, and the start of the next page. `ids` holds one more id if there is a next page.
+    /// Reads a page's agents, and the start of the next page. If there is one, `ids` holds one more id.
     fn page(
         &self,
         scan: &CandidateScan<'_>,
@@ -306,8 +306,8 @@ impl<S: Store> Index<'_, S> {
         Ok((agents, if has_more { last } else { scan.until }))
     }
 
-    /// The number of agents in the list, and whether it is a lower bound; `None` if the results have to be
-    /// counted.
+    /// Returns the number of agents in the list, and whether it is a lower bound; `None` if the results have
+    /// to be counted.
     fn total(
         &self,
         filter: &AgentFilter,
@@ -328,7 +328,7 @@ impl<S: Store> Index<'_, S> {
         Ok(Some((count.min(most), count > most)))
     }
 
-    /// The total, if such agents are counted on every change.
+    /// Returns the total, if such agents are counted on every change.
     fn kept_total(&self, filter: &AgentFilter, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let AgentFilter { haftungsperson, generation, status, compliant, .. } = *filter;
         let others = AgentFilter {
@@ -363,7 +363,7 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-/// The normalized filter; `None` if no agent can pass it.
+/// Normalizes a filter; `None` if no agent can pass it.
 fn settled(filter: &AgentFilter) -> Option<AgentFilter> {
     let (status, compliant) = match (filter.status, filter.compliant) {
         (None | Some(Status::Active), Some(true)) => (Some(Status::Active), Some(true)),

@@ -5,53 +5,53 @@
 //! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
 //! names an agent to read again (`work`); every row is what the registry's getters returned at the
 //! index's block, or what a proof showed. The words that the named agents' records had before, put back into
-//! the newest block's trie, have to give the root that was seen before: then nothing else has changed,
-//! whatever the node lists, no old state is asked for, and no agent is read (`tip_proof`). New agents are
+//! the newest block's trie, have to give the root that was seen before. Then nothing else has changed,
+//! whatever the node lists; no old state is requested, and no agent is read (`tip_proof`). New agents are
 //! found by the registry's counter. A reorg needs no undo log: all agents that changed after the last
-//! canonical checkpoint are read again. If no event tells a change of the root, the index waits for late
-//! events, and then compares all agents with its rows, once. Where there is no such root ([`Basis::Events`]),
+//! canonical checkpoint are read again. If no event explains a change of the root, the index waits for late
+//! events, and then compares all agents with its rows, once. Without such a root ([`Basis::Events`]),
 //! a slow sweep over all agents checks the events.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host implements |
-//! | `state` | the state of an index: what may be lost, and what may not |
+//! | `state` | the state of an index: the part that may be lost, and the part that may not |
 //! | `phase` | its phase: a pass over all agents, or rows of one block |
-//! | `checkpoint` | blocks that an index was read at |
-//! | `coverage` | up to when the rows lack nothing |
+//! | `checkpoint` | blocks at which an index was read |
+//! | `coverage` | time up to which the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
-//! | `find_changes` | the query for what changed since the index's block |
-//! | `found` | what that query finds |
-//! | `canonical` | which known blocks are canonical |
-//! | `explained` | what storage roots at older blocks show of events |
-//! | `tip_proof` | whether events tell all changes |
+//! | `find_changes` | the query for changes since the index's block |
+//! | `found` | the result of that query |
+//! | `canonical` | the search for canonical blocks among the known ones |
+//! | `explained` | the check of events by storage roots at older blocks |
+//! | `tip_proof` | the proof at the newest block that events tell all changes |
 //! | `registry_head` | the newest block, and the registry's own figures there |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
-//! | `indexed_agent` | an agent as the tables have it |
-//! | `tables` | writes to agents and the sums kept of them |
-//! | `takeover` | what an index takes over from the one of the release before |
-//! | `counts` | what agents are counted by |
+//! | `indexed_agent` | an agent as the tables store it |
+//! | `tables` | writes to agents and their sums |
+//! | `takeover` | the takeover from the index of the release before |
+//! | `counts` | keys of the counts of agents |
 //! | `postings` | the lists of agents with a property |
 //! | `large_persons` | sums and a list of each liable person with many agents |
-//! | `derived` | what the end of the first fill makes of all agents |
+//! | `derived` | SQL indexes and lists made of all agents at the end of the first fill |
 //! | `changes` | the log of verdict changes |
 //! | `answers` | answers about the registry |
-//! | `reader` | what all answers share |
-//! | `progress` | what monitors are told |
+//! | `reader` | an index to answer from, shared by all answers |
+//! | `progress` | progress for monitors |
 //! | `open_lists` | copies of agents for lists that are open |
 //! | `compliance_list` | the list of `/agents/compliance`: a page, the whole, or chunks |
 //! | `listing` | pages of agents, filtered, searched and sorted |
-//! | `candidates` | what a page of such a list is made from |
+//! | `candidates` | the candidates of a page of such a list |
 //! | `words` | the searchable words of a scope |
 //! | `liable` | the answer about a liable person |
 //! | `history` | the query for an agent's events |
-//! | `protocol` | what a host asks the object that keeps an index, and its answers |
+//! | `protocol` | questions of a host to the object that keeps an index, and its answers |
 //! | `excerpt` | the agents that have or had certain wallets |
-//! | `seen_events` | what has been seen of the events of liable wallets |
+//! | `seen_events` | the events of liable wallets that were seen |
 //! | `shard_range` | the wallets of a shard, and its version |
 //! | `shard_table` | rows of shards, and the sizes of the snapshot's files |
-//! | `segments` | which wallets have changed since their shards were last made |
-//! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
+//! | `segments` | the wallets that have changed since their shards were last made |
+//! | `shards` | the wallets of a [snapshot](crate::snapshot)'s shards, and the shards' versions |
 //!
 //! A host drives it like a [`Run`](crate::chain::Run), and passes the store to each step:
 //!
@@ -127,7 +127,7 @@ pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 
-/// Why an index has no answer, or an upkeep failed.
+/// Reason for which an index has no answer, or an upkeep failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The store failed.

@@ -1,4 +1,4 @@
-//! The phase of an index, and what is of it alone.
+//! The phase of an index, and the data of each phase.
 //!
 //! ```text
 //!            the last slice, of one alone
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::chain::Header;
 
-/// The age, by the chain's time, from which on a node is taken to list all events of a block.
+/// Age in seconds, by the chain's time, from which on a node is taken to list all events of a block.
 pub(super) const LATE_LOGS_SECONDS: u64 = 120;
 /// Seconds between two of [`Rows::recent`].
 const RECENT_SECONDS: u64 = 8;
@@ -33,17 +33,17 @@ pub(super) enum Phase {
     /// Every agent is being read and stored.
     Filling {
         pass: Pass,
-        /// The block of rows of before, which answer until the first slice is stored.
+        /// Block of the earlier rows, which answer until the first slice is stored.
         before: Option<Checkpoint>,
     },
     /// All agents were read at several blocks; what changed between them is read again.
     CatchingUp { pass: Pass, late: Option<Late> },
     /// All rows are of one block.
     Complete(Rows),
-    /// All agents are compared with the chain's newest.
+    /// All agents are compared with the chain's newest state.
     Comparing {
         pass: Pass,
-        /// `None` where the rows are of several blocks.
+        /// `None` if the rows are of several blocks.
         rows: Option<Rows>,
         cause: Cause,
     },
@@ -56,7 +56,7 @@ impl Default for Phase {
 }
 
 impl Phase {
-    /// The pass over all agents, unless all rows are of one block.
+    /// Returns the pass over all agents, unless all rows are of one block.
     pub(super) const fn pass(&self) -> Option<&Pass> {
         match self {
             Self::Complete(_) => None,
@@ -75,7 +75,7 @@ impl Phase {
         }
     }
 
-    /// The rows, if they are all of one block, whether or not that is in doubt.
+    /// Returns the rows if they are all of one block, even while they are being compared.
     pub(super) const fn rows(&self) -> Option<&Rows> {
         match self {
             Self::Complete(rows) | Self::Comparing { rows: Some(rows), .. } => Some(rows),
@@ -83,7 +83,7 @@ impl Phase {
         }
     }
 
-    /// Why all agents are being compared, if they are.
+    /// Returns the reason for a comparison of all agents, if one is under way.
     pub(super) const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Comparing { cause, .. } => Some(*cause),
@@ -97,16 +97,16 @@ impl Phase {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rows {
     pub(super) block: Checkpoint,
-    /// The registry's version that was seen at this block, if any. It is of the chain, and says nothing of
-    /// the rows.
+    /// The registry's version that was seen at this block, if any. It describes the chain, and says nothing
+    /// of the rows.
     #[serde(default)]
     pub(super) version: Option<Version>,
-    /// The version of a later block, which was the newest one with the last search and had no logs yet.
+    /// The version of a later block, which was the newest one at the last search and had no logs yet.
     #[serde(default)]
     pub(super) ahead: Option<(Checkpoint, Version)>,
-    /// Up to when the rows lack nothing.
+    /// Time up to which the rows lack nothing.
     pub(super) coverage: Coverage,
-    /// Blocks of which the rows were, at least one of them two minutes older than the last.
+    /// Recent blocks of the rows, at least one of them two minutes older than the last.
     #[serde(default)]
     pub(super) recent: Vec<Checkpoint>,
     /// The last block that changed the rows, until it is known to be canonical two minutes later.
@@ -116,7 +116,7 @@ pub(super) struct Rows {
     pub(super) doubt: Doubt,
 }
 
-/// What is known against rows of one block.
+/// Open check of rows of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Doubt {
@@ -124,25 +124,25 @@ pub(super) enum Doubt {
     None,
     /// The chain has changes that no event tells yet.
     Late(Late),
-    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last
+    /// The rows follow events that do not tell all changes: a comparison is due once the pause after the last
     /// one is over.
     Owed,
 }
 
-/// An event that is waited for, in unix milliseconds.
+/// Wait for a late event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Late {
-    /// When its change was first found.
+    /// Time at which its change was first found, in unix milliseconds.
     pub(super) since: u64,
-    /// When it was last asked for.
+    /// Time of the last search for it, in unix milliseconds.
     pub(super) asked_at: u64,
 }
 
-/// Why all agents are compared.
+/// Reason for a comparison of all agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Cause {
-    /// There were no events to go by.
+    /// There were no usable events.
     NoEvents,
     /// A change was found that no event tells.
     Untold,
@@ -158,10 +158,10 @@ pub(super) struct Pass {
     pub(super) next: Option<u64>,
     /// The blocks of the slices by height: one, unless its state was gone before the last slice was read.
     pub(super) blocks: Vec<Checkpoint>,
-    /// Slices in a row that were answered at another block than the last of these; from
-    /// [`MISSES`](Self::MISSES) on its state passes for gone, and the next slice is read at the newest block.
+    /// Slices in a row that were answered at another block than the last one. From [`MISSES`](Self::MISSES)
+    /// on that block's state is taken to be gone, and the next slice is read at the newest block.
     pub(super) misses: u32,
-    /// When the first slice was read, unix milliseconds.
+    /// Time at which the first slice was read, in unix milliseconds.
     pub(super) began: u64,
     /// Agents that differ from their rows.
     pub(super) differing: Vec<u64>,
@@ -177,13 +177,13 @@ impl Pass {
     /// Slices in a row at another block, after which a pass goes on at the newest one.
     pub(super) const MISSES: u32 = 3;
 
-    /// The block that the next slice is read at, if there is one and its state is there.
+    /// Returns the block at which the next slice is read, if there is one and its state is available.
     pub(super) fn header(&self) -> Option<Header> {
         self.blocks.last().filter(|_| self.misses < Self::MISSES).map(|block| (*block).into())
     }
 }
 
-/// A registry's version: what it consists of at a block.
+/// A registry's version: its storage and its code at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Version {
@@ -194,7 +194,7 @@ pub(super) struct Version {
 }
 
 impl Rows {
-    /// Rows of this block, and before of the recent ones.
+    /// Creates rows of this block that were of the recent ones before.
     pub(super) fn new(block: Checkpoint, coverage: Coverage, recent: Vec<Checkpoint>) -> Self {
         let (version, ahead, unsettled, doubt) = (None, None, None, Doubt::None);
         let mut rows = Self { block, version, ahead, coverage, recent, unsettled, doubt };
@@ -202,12 +202,12 @@ impl Rows {
         rows
     }
 
-    /// The last block that changed the rows, unless it is known to be settled, and whether it has to be.
+    /// Returns the last block that changed the rows, unless it is confirmed, and whether that is due.
     pub(super) fn unsettled(&self) -> Option<(Checkpoint, bool)> {
         self.unsettled.map(|block| (block, block.seconds + LATE_LOGS_SECONDS <= self.block.seconds))
     }
 
-    /// Notes that the rows are of this block, too, and that their blocks are canonical.
+    /// Notes that the rows are also of this block, and that their blocks are canonical.
     pub(super) fn confirm(&mut self, block: Checkpoint) {
         self.unsettled = self.unsettled().filter(|(_, is_due)| !is_due).map(|(block, _)| block);
         self.block = block;
@@ -228,8 +228,8 @@ impl Rows {
         }
     }
 
-    /// The first block of which events may be missing: nodes list some late, of the two minutes before the
-    /// rows' block.
+    /// Returns the first block of which events may be missing: nodes list some late, of the two minutes
+    /// before the rows' block.
     pub(super) fn first_unsettled(&self) -> u64 {
         let Self { block, recent, .. } = self;
         let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;

@@ -1,7 +1,7 @@
 //! Posting lists: the ids of the agents with a property, ascending, in rows of at most a hundred.
 //!
-//! An SQL index has an entry an agent for each property, and a host bills each entry that is written. A row
-//! of a list begins at an id that none of its own is below and all of the row before are.
+//! An SQL index has an entry per agent and property, and a host bills each entry that is written. A row's
+//! `first` is not above its own ids, and above all ids of the row before.
 //!
 //! ```text
 //!   (Person, 0x12...) --> first 7: [7,12,...,530]   first 531: [544,601]
@@ -17,22 +17,22 @@ use super::{
 };
 use crate::registry::agent::Status;
 
-/// What the agents of a list have in common.
+/// The property that the agents of a list share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Property {
     Status,
     Generation,
     Person,
     Creator,
-    /// The parent's id; 0 of roots.
+    /// The parent's id; 0 for roots.
     Parent,
-    /// The liable person and the time of the last attestation, of an Active agent; of
+    /// The liable person and the time of the last attestation of an Active agent, for
     /// [persons with many agents](super::large_persons) alone.
     PersonTime,
 }
 
 impl Property {
-    /// Those that each readable agent has one of, with the SQL expressions of their keys.
+    /// The properties of every readable agent, with the SQL expressions of their keys.
     pub(super) const OF_ALL: [(Self, &str); 5] = [
         (Self::Status, "CASE WHEN status <= 3 THEN unhex(printf('%02x', status)) END"),
         (Self::Generation, "CASE WHEN generation >= 0 THEN unhex(printf('%016x', generation)) END"),
@@ -48,10 +48,10 @@ impl From<Property> for SqlValue {
     }
 }
 
-/// A list of a property.
+/// Key of a list: a property and its value.
 pub(super) type Key = (Property, Vec<u8>);
 
-/// The lists that an agent is in, and of those of persons and times the one it may be in.
+/// Returns the lists of an agent, and the list of a person and time that it may be in.
 pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
     if !entry.row.record_is_readable() {
         return (Vec::new(), None);
@@ -69,10 +69,10 @@ pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
     (lists, of_time)
 }
 
-/// The ids of agents that lists are made of in one step: the first one, and the last one.
+/// The first and the last id of the agents of which one step makes lists.
 pub(super) type Part = (u64, u64);
 
-/// A key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
+/// Encodes a key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
 pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
     let [time @ .., _] = attested.to_be_bytes();
     [person.as_slice(), &time].concat()
@@ -81,12 +81,12 @@ pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
 /// The rows of lists and the ids in them, for a statement's FROM.
 pub(super) const MEMBERS: &str = "postings CROSS JOIN json_each(postings.ids) AS member";
 
-/// Ids of a row: their text is stored without overflow pages.
+/// Maximum ids of a row: their text is stored without overflow pages.
 pub(super) const ROW_IDS: usize = 100;
 /// Rows read at once.
 const MOST_ROWS: usize = 1_000;
 
-/// A page of a list: at most `most` ids above this one.
+/// Reads a page of a list: at most `most` ids above `after`.
 pub(super) fn page(
     store: &impl Store,
     (property, key): &Key,
@@ -101,7 +101,7 @@ pub(super) fn page(
                      ORDER BY first LIMIT ?4";
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     loop {
-        // As many rows as the rest has, if they are half full.
+        // Enough rows for the rest of the page, if they are half full.
         let rows = ((most - ids.len()) / (ROW_IDS / 2)).min(MOST_ROWS) + 2;
         let parameters = [property.clone(), key.clone(), begin.into(), (rows as u64).into()];
         let found = query(store, statement, &parameters, |row| Ok((row.number()?, read_ids(row)?)))?;
@@ -117,7 +117,7 @@ pub(super) fn page(
     }
 }
 
-/// All ids of a list.
+/// Reads all ids of a list.
 pub(super) fn whole(store: &impl Store, list: &Key) -> Result<Vec<u64>, StoreError> {
     page(store, list, 0, u64::MAX)
 }
@@ -126,8 +126,8 @@ fn read_ids(row: &mut Columns) -> Result<Vec<u64>, StoreError> {
     serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
 }
 
-/// The statement that makes lists of the columns `key` and `id` of these rows; its first parameter is the
-/// property.
+/// Returns the statement that makes lists of the columns `key` and `id` of these rows; its first parameter is
+/// the property.
 pub(super) fn making(rows: &str) -> String {
     format!(
         "INSERT INTO postings (kind, key, first, agents, ids) \
@@ -152,7 +152,7 @@ pub(super) fn make(
 #[derive(Default)]
 pub(super) struct PostingChanges(BTreeMap<Key, BTreeMap<u64, bool>>);
 
-/// Rows of lists by their beginnings.
+/// Rows of a list by their `first` ids.
 type Rows = BTreeMap<u64, Vec<u64>>;
 
 impl PostingChanges {
@@ -170,7 +170,7 @@ impl PostingChanges {
         }
     }
 
-    /// The keys of a property with agents that enter.
+    /// Returns the keys of a property with agents that enter.
     pub(super) fn entered(&self, property: Property) -> impl Iterator<Item = &[u8]> {
         let of_property = self.0.iter().filter(move |((of, _), _)| *of == property);
         of_property.filter(|(_, changes)| changes.values().any(|enters| *enters)).map(|((_, key), _)| &**key)
@@ -206,7 +206,7 @@ impl PostingChanges {
         write(store, statement, &written)
     }
 
-    /// The rows that the changes are in.
+    /// Reads the rows that the changes affect.
     fn stored(&self, store: &impl Store) -> Result<BTreeMap<Key, Rows>, StoreError> {
         let properties: BTreeMap<i64, Property> = self.0.keys().map(|(of, _)| (*of as i64, *of)).collect();
         let asked: Vec<[SqlValue; 3]> = self
@@ -233,8 +233,8 @@ impl PostingChanges {
     }
 }
 
-/// The rows of a list after changes. A row that an id is added to within is cut in halves; beyond its end, a
-/// new one begins.
+/// Returns the rows of a list after changes. An overfull row is cut into equal parts; ids appended at its end
+/// begin a new row.
 fn changed(stored: &Rows, changes: &BTreeMap<u64, bool>) -> Rows {
     let mut rows: BTreeMap<u64, BTreeSet<u64>> =
         stored.iter().map(|(first, ids)| (*first, ids.iter().copied().collect())).collect();

@@ -1,4 +1,4 @@
-//! What monitors are told of an index.
+//! The progress of an index for monitors.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,35 +9,35 @@ use super::{
 
 /// Agents that are read within a second or two.
 const FILLED_AT_ONCE: u64 = 5_000;
-/// Seconds after which there may be a snapshot where there was none.
+/// Seconds after which there may be a snapshot if there was none.
 const SNAPSHOT_RETRY_SECONDS: u64 = 10;
 
-/// What an index says of itself.
+/// Progress of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "IndexProgress"))]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// How much of the registry has been read; 100 where answers are made from the index.
+    /// Percentage of the registry that has been read; 100 once answers are made from the index.
     pub percent: u8,
-    /// How many agents there are, by the last block read.
+    /// Number of agents at the last block read.
     pub total: u64,
-    /// The block that answers are as of; absent where there are none yet.
+    /// Block of the answers; absent while there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u64>,
-    /// What the index rests on.
+    /// Source by which the index knows that it is current.
     pub basis: Basis,
     /// Changes that no event announced.
     pub unannounced_changes: u64,
-    /// Refreshes that had no events to go by, and read every agent.
+    /// Refreshes without usable events, which read every agent.
     pub refreshes_without_events: u64,
-    /// Comparisons of all agents with the chain, because a change was found that no event tells.
+    /// Comparisons of all agents with the chain, because of a change that no event told.
     pub comparisons: u64,
-    /// Whether such a comparison is under way.
+    /// True while such a comparison is under way.
     pub is_comparing: bool,
-    /// Agents that are read every five minutes to check the events; 0 where the storage root does.
+    /// Agents that are read every five minutes to check the events; 0 if the storage root checks them.
     pub swept_agents: u64,
-    /// The agent of which a storage proof contradicted the index for the second time in a day. It answers
+    /// Agent of which a storage proof contradicted the index for the second time in a day. The index answers
     /// nothing until all agents are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contradicted_agent: Option<u64>,
@@ -48,16 +48,16 @@ pub struct Progress {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RowsBilled {
-    /// Rows read, those of table scans and of indexes included.
+    /// Rows read, including those of table scans and of indexes.
     pub read: u64,
-    /// Rows written, an entry of an index counted as one.
+    /// Rows written; an entry of an index counts as one.
     pub written: u64,
-    /// Unix seconds since when they are counted: when the index's object last started.
+    /// Start of the count in unix seconds: when the index's object last started.
     pub since: u64,
 }
 
 impl RowsBilled {
-    /// With so many more rows written, such as one for each alarm that is set.
+    /// Adds written rows, such as one for each alarm that is set.
     #[must_use]
     pub const fn plus_written(self, more: u64) -> Self {
         Self { written: self.written + more, ..self }
@@ -65,22 +65,22 @@ impl RowsBilled {
 }
 
 impl State {
-    /// Whether nothing proves the rows, by the last refresh; before the first one that says nothing.
+    /// Returns whether nothing proves the rows, by the last refresh; before the first one that says nothing.
     pub fn has_no_proofs(&self) -> bool {
         self.is_complete() && !self.node.trust.proves_records()
     }
 
-    /// Where there is no snapshot, the seconds after which it is worth asking for one again.
+    /// Returns the seconds after which it is worth asking again for a missing snapshot.
     pub const fn snapshot_retry_seconds(&self) -> u64 {
         match self.phase {
             Phase::Filling { .. } | Phase::CatchingUp { .. } if self.total <= FILLED_AT_ONCE => 1,
-            // Its root is seen with the first refresh.
+            // The storage root is seen with the first refresh.
             Phase::Complete(_) if self.node.trust.code().is_none() => 1,
             _ => SNAPSHOT_RETRY_SECONDS,
         }
     }
 
-    /// The percentage of agents that the first fill has read; 100 once answers are made.
+    /// Returns the percentage of agents that the first fill has read; 100 once answers are made.
     pub fn percent(&self) -> u8 {
         if self.as_of().is_some() {
             return 100;

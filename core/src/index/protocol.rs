@@ -15,13 +15,13 @@ use super::{
     takeover::{Part, PartKey},
 };
 
-/// The version of the protocol: one more with each change of what is sent.
+/// The version of the protocol; each change of a message increments it.
 pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The header of every request and response; its value is the sender's [version](PROTOCOL_VERSION).
 pub const VERSION_HEADER: &str = "X-Index-Protocol";
 
-/// The status with which an object refuses a request of another version, or of none.
+/// The HTTP status with which an object refuses a request of another version, or of none.
 pub const OTHER_VERSION_STATUS: u16 = 409;
 
 /// The two sides have different versions of the protocol.
@@ -36,7 +36,7 @@ pub struct OtherVersion {
 ///
 /// # Errors
 ///
-/// [`OtherVersion`], where it names another version or is missing.
+/// [`OtherVersion`] if it names another version or is missing.
 pub fn check_version(header: Option<&str>) -> Result<(), OtherVersion> {
     match header {
         Some(theirs) if theirs.parse() == Ok(PROTOCOL_VERSION) => Ok(()),
@@ -47,7 +47,7 @@ pub fn check_version(header: Option<&str>) -> Result<(), OtherVersion> {
 /// A request to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRequest {
-    /// The [name](object_name) of the object that it is for.
+    /// The [name](object_name) of the object that has to answer.
     pub object: String,
     /// The question.
     pub question: IndexQuestion,
@@ -71,7 +71,7 @@ pub enum IndexQuestion {
         route: String,
     },
     /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor. The cursor of
-    /// the next piece is the `links` of its head.
+    /// the next piece is in the `links` of its head.
     ListPiece {
         /// The cursor.
         cursor: Option<String>,
@@ -81,11 +81,11 @@ pub enum IndexQuestion {
         /// The cursor of the piece that would have been next.
         cursor: String,
     },
-    /// What the index knows of some wallets.
+    /// The excerpt of the index for some wallets.
     Excerpt {
         /// The wallets.
         wallets: Vec<String>,
-        /// Whether the object may ask the chain first.
+        /// Permission for the object to ask the chain first.
         refresh: bool,
     },
     /// A part of an index of the earlier format, to an object of its [names](earlier_object_names).
@@ -95,7 +95,7 @@ pub enum IndexQuestion {
     /// A shard, answered in the same way. The fields are those of a [`ShardRange`](super::ShardRange) and a
     /// [`ShardVersion`](super::ShardVersion).
     Shard {
-        /// Where the range begins.
+        /// The first place of the range.
         start: u64,
         /// The length of the range's prefix.
         bits: u8,
@@ -109,38 +109,38 @@ pub enum IndexQuestion {
 /// The header of a manifest or shard.
 pub const SNAPSHOT_HEADER: &str = "X-Snapshot";
 
-/// The header of an answer that there is no manifest or shard; its value is the seconds after which it is
-/// worth asking again, or [`NEVER`].
+/// The header of an answer without a manifest or shard; its value is the seconds after which it is worth
+/// asking again, or [`NEVER`].
 pub const RETRY_HEADER: &str = "Retry-After";
 
-/// There will be no snapshot: nothing proves the rows.
+/// The value of [`RETRY_HEADER`] if there will be no snapshot, because nothing proves the rows.
 pub const NEVER: &str = "never";
 
 /// The header of a document; its value is a [`DocumentHead`] in JSON.
 pub const DOCUMENT_HEADER: &str = "X-Document-Head";
 
-/// What goes with a document.
+/// Metadata of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentHead {
     /// The entity tag; empty for events.
     pub etag: String,
     /// The `Link` header, or the cursor of a list's next piece.
     pub links: Option<String>,
-    /// When the chain was asked, unix milliseconds.
+    /// Time at which the chain was read, in unix milliseconds.
     pub read_at: u64,
-    /// The number of the block that it is as of.
+    /// Number of the document's block.
     pub block: u64,
-    /// RPC requests that it took just now.
+    /// RPC requests that this answer took.
     pub rpc_calls: u32,
 }
 
 /// An answer that is neither a document nor a part of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IndexAnswer {
-    /// The progress, the fault of the store, and the rows billed; to a question for a document, that the
-    /// index is not complete.
+    /// The progress, the fault of the store, and the rows billed. As the answer to a question for a document
+    /// it means that the index is not complete.
     Progress(Progress, Option<StoreFault>, RowsBilled),
-    /// What the index knows of the wallets, as [`Excerpt::encode`](super::Excerpt::encode) writes it.
+    /// The excerpt for the wallets, as [`Excerpt::encode`](super::Excerpt::encode) writes it.
     Excerpt(String),
     /// A part of an index of the earlier format.
     Part(Part),
@@ -150,14 +150,14 @@ pub enum IndexAnswer {
     NotCovered,
 }
 
-/// The name of a registry's object, by the format of its tables. Endpoints and their keys may change: the
-/// object goes on with its rows, as every reply of a node says which chain it is of.
+/// Returns the name of a registry's object, with the format of its tables. Endpoints and their keys may
+/// change: the object keeps its rows, because every reply of a node names its chain.
 pub fn object_name(chain_id: u64, registry: Address) -> String {
     format!("{chain_id}/{registry}/{FORMAT}")
 }
 
-/// The names of the objects with tables of the formats before, the latest first. The first of them had no
-/// format in its name.
+/// Returns the names of the objects with tables of earlier formats, the latest first. The oldest format is
+/// not part of its object's name.
 pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 4] {
     EARLIER_FORMATS.map(|format| match format {
         "11" => format!("{chain_id}/{registry}"),
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// What is sent in this version: where this changes, [`PROTOCOL_VERSION`] does.
+    /// Pins the messages of this version: a change here requires a new [`PROTOCOL_VERSION`].
     #[test]
     fn the_version_stands_for_what_is_sent() {
         let route = || "/api/v1/changes".to_owned();

@@ -62,7 +62,7 @@ pub(super) struct ReadAgents {
     pub(super) registry: Address,
     pub(super) ids: Arc<[u64]>,
     pub(super) sweep: Option<(u64, u64)>,
-    /// The last agent that is stored: later ones are read as well, except those that other runs read.
+    /// The last stored agent, and the agents of other runs: all later ones but those are read as well.
     pub(super) beyond: Option<(u64, Rc<BTreeSet<u64>>)>,
     /// The block to read at. A node that lacks it may answer at an older one, down to the height `since`.
     pub(super) newest: Header,
@@ -100,7 +100,7 @@ impl Query for ReadAgents {
 }
 
 impl ReadAgents {
-    /// Whether an older block that was read is of the newest one's chain: both have to be canonical at once.
+    /// Returns whether the block that was read is of the newest one's chain: both must be canonical at once.
     fn is_canonical(&self, view: &View, read: &Header) -> Result<bool, Halt> {
         if read.hash == self.newest.hash {
             return Ok(true);
@@ -114,7 +114,7 @@ impl ReadAgents {
     }
 }
 
-/// The agents from `first` to `last`.
+/// Reads the agents from `first` to `last`.
 fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if last < first {
         return Ok(Vec::new());
@@ -123,7 +123,7 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ind
     readable(registry, entries(rows, first..=last)?)
 }
 
-/// These agents, as far as they exist: up to the id `last`.
+/// Reads these agents, as far as they exist: up to the id `last`.
 fn listed(registry: &Registry<'_>, ids: &Arc<[u64]>, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -134,7 +134,7 @@ fn listed(registry: &Registry<'_>, ids: &Arc<[u64]>, last: u64) -> Result<Vec<(u
     readable(registry, entries)
 }
 
-/// What the lens read of agents with these ids.
+/// Converts the lens's rows of agents with these ids.
 fn entries(rows: &Rows, ids: impl Iterator<Item = u64> + Clone) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if rows.len() != ids.clone().count() || rows.iter().any(|(_, row)| row.is_unread()) {
         return Err(RunError::Malformed.into());
@@ -142,8 +142,8 @@ fn entries(rows: &Rows, ids: impl Iterator<Item = u64> + Clone) -> Result<Vec<(u
     Ok(ids.zip(rows.full()).map(|(id, (_, row, full))| (id, IndexedAgent::new(row, full))).collect())
 }
 
-/// Reads through the getters what the lens could not read: a record is readable if either can, so that this
-/// does not depend on the way.
+/// Reads through the getters the agents that the lens could not read: a record is readable if either can read
+/// it, so that readability does not depend on the method.
 fn readable(
     registry: &Registry<'_>,
     mut entries: Vec<(u64, IndexedAgent)>,
@@ -159,7 +159,7 @@ fn readable(
     Ok(entries)
 }
 
-/// The ones of these agents with a record and a history that can be read.
+/// Reads those of these agents with a readable record and history, through the getters.
 fn through_getters(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });

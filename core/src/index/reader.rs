@@ -1,4 +1,4 @@
-//! An index to answer from: what its answers share.
+//! An index to answer from, with the parts that all answers share.
 
 use alloy_primitives::Address;
 
@@ -34,7 +34,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Keeps a page within milliseconds.
+    /// Bounds that keep a page within milliseconds.
     pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: FEW_AGENTS, searched: 1_000 };
 }
 
@@ -50,7 +50,7 @@ pub struct Index<'a, S> {
 }
 
 impl<'a, S: Store> Index<'a, S> {
-    /// The index in `store` with the state `state`; `chain` is the RPC endpoint as shown to clients.
+    /// Opens the index in `store` with the state `state`; `chain` is the RPC endpoint as shown to clients.
     pub const fn new(store: &'a S, state: &'a State, registry: Address, chain: &'a str) -> Self {
         Self { store, state, registry, chain, bounds: Bounds::DEFAULT }
     }
@@ -61,7 +61,7 @@ impl<'a, S: Store> Index<'a, S> {
         Self { bounds, ..self }
     }
 
-    /// Agents with one of these flaws, by id.
+    /// Reads the ids of agents with one of these flaws, in their order.
     pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
         let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
@@ -76,7 +76,7 @@ impl<'a, S: Store> Index<'a, S> {
         Err(QueryError::from(UnknownStatus { agent_id, number }).into())
     }
 
-    /// The counts of a kind by key.
+    /// Reads the counts of a kind by key.
     pub(super) fn counts(&self, kind: CountKind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
         query(self.store, statement, &[kind.into()], |row| Ok((row.blob()?, row.number()?)))
@@ -90,17 +90,17 @@ impl<'a, S: Store> Index<'a, S> {
         self.counts(CountKind::Status)?.into_iter().map(read).collect()
     }
 
-    /// The later one of a time and that of the rows' block.
+    /// Returns `now`, or the time of the rows' block if that is later.
     pub(crate) fn not_before_its_block(&self, now: Timestamp) -> Result<Timestamp, IndexError> {
         Ok(now.max(Timestamp::from_seconds(self.state.block()?.seconds)))
     }
 
-    /// Attestations from this second on are current.
+    /// Returns the second from which on attestations are current.
     pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
         now.seconds().saturating_sub(self.state.grace())
     }
 
-    /// What ties the liable wallet to an agent that was read with its events. Lists do not read parents.
+    /// Returns the liability for an agent that was read with its events. Lists do not read parents.
     pub(super) fn liability(&self, entry: &IndexedAgent) -> Liability {
         let parent = (entry.row.parent != 0).then_some(ParentBasis::Unknown);
         let block_time = self.state.as_of().map_or(0, |at| at.seconds);
@@ -108,7 +108,7 @@ impl<'a, S: Store> Index<'a, S> {
             .with_events(self.state.wallet_events(entry), block_time)
     }
 
-    /// An agent as a list shows it, read with its events.
+    /// Returns an agent as a list shows it; `entry` was read with its events.
     pub(super) fn summary(
         &self,
         id: u64,
@@ -141,7 +141,7 @@ impl<'a, S: Store> Index<'a, S> {
         query(self.store, statement, parameters, IndexedAgent::read)
     }
 
-    /// Active agents with a current attestation: counted by the hour, and one by one within the hour in which
+    /// Counts Active agents with a current attestation: by the hour, and one by one within the hour in which
     /// the grace period ends.
     pub(super) fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
@@ -152,7 +152,7 @@ impl<'a, S: Store> Index<'a, S> {
             &[CountKind::AttestationHour.into(), ordered(hour)],
         )?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
-        // 0 is Active, as that SQL index has it: the table itself is not read.
+        // 0 is Active. The SQL index covers this statement: the table itself is not read.
         let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_attestation \
                          WHERE status = 0 AND attested >= ?1 AND attested < ?2";
         let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;

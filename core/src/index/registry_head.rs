@@ -4,7 +4,7 @@ use alloy_primitives::{Address, U256};
 
 use crate::chain::{Halt, Header, QueryError, View, reader::Registry};
 
-/// The newest block, and the registry's own figures there.
+/// The newest block with the registry's number of agents and grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegistryHead {
     pub(super) header: Header,

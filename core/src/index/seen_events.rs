@@ -1,10 +1,10 @@
-//! What an index has seen of the events of agents' liable wallets: what ties a wallet to an agent, beyond the
-//! record.
+//! The events of agents' liable wallets that an index has seen: beyond the record, they tie a wallet to an
+//! agent.
 //!
-//! A row keeps when its liable wallet last attested or reported revenue, and from which block on the agent's
-//! events were seen. That no event was seen is knowledge only where the agent's registration was listed, and
-//! each later block was asked for: [`ListedBlocks`] says for all rows where that begins and ends. Rows that
-//! were read from state, or changed without an event, know nothing of earlier events.
+//! A row keeps the time at which its liable wallet last attested or reported revenue, and the block from
+//! which on the agent's events were seen. The absence of events is known only if the agent's registration was
+//! listed, and events of each later block were requested: [`ListedBlocks`] has that range for all rows. Rows
+//! that were read from state, or changed without an event, know nothing of earlier events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,34 +21,34 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowBefore {
     pub(super) events: SeenEvents,
-    /// Whether it is of the same registration, by the same creator for the same liable wallet.
+    /// The registration is the same: by the same creator for the same liable wallet.
     pub(super) is_same_registration: bool,
-    /// Whether the record is the same.
+    /// The record is the same.
     pub(super) is_same_record: bool,
 }
 
 /// Bytes of the packed form.
 pub(super) const PACKED_BYTES: usize = 25;
 
-/// What has been seen of one agent's events.
+/// The seen events of one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenEvents {
-    /// The time of the last event by the liable wallet, unix seconds, and of the one before; 0 for none.
+    /// Times of the liable wallet's last event and of the one before, in unix seconds; 0 for none.
     pub(crate) last: u64,
     pub(super) before: u64,
-    /// The height of the block from which on all events were seen; 0 if that is not known.
+    /// Height of the block from which on all events were seen; 0 if that is not known.
     pub(super) since: u64,
-    /// The agent's registration was listed, in that block.
+    /// The agent's registration was listed in that block.
     pub(super) is_from_registration: bool,
 }
 
 impl SeenEvents {
-    /// The height of the block with the agent's registration, if all events since were listed; else 0.
+    /// Returns the height of the agent's registration, if all events since were listed; else 0.
     pub(crate) const fn registered_in(self) -> u64 {
         if self.is_from_registration { self.since } else { 0 }
     }
 
-    /// Packs them; `None` where nothing is known.
+    /// Packs the fields; `None` if nothing is known.
     pub(super) fn pack(self) -> Option<[u8; PACKED_BYTES]> {
         let mut packed = [u8::from(self.is_from_registration); PACKED_BYTES];
         let numbers = [self.last, self.before, self.since].into_iter().flat_map(u64::to_be_bytes);
@@ -56,7 +56,7 @@ impl SeenEvents {
         (self != Self::default()).then_some(packed)
     }
 
-    /// Unpacks them.
+    /// Unpacks the output of [`pack`](Self::pack).
     pub(super) fn unpack(packed: Option<Vec<u8>>) -> Result<Self, StoreError> {
         let Some(packed) = packed else { return Ok(Self::default()) };
         let numbers: [u8; PACKED_BYTES] = packed.try_into().map_err(|_| StoreError::corrupt())?;
@@ -76,13 +76,13 @@ impl SeenEvents {
         }
     }
 
-    /// A reorg has undone the blocks after this one.
+    /// Forgets events of the blocks after this one, which a reorg has undone.
     fn undo(&mut self, (number, seconds): (u64, u64), at: u64) {
         if self.since > number {
             (self.since, self.is_from_registration) = (0, false);
         }
         if self.last >= seconds {
-            // Of one second, the event may be of an earlier block as well.
+            // Within one second, the event may also be of an earlier block.
             let is_certain = self.last > seconds && self.before < seconds;
             (self.last, self.before) = (Some(self.before).filter(|last| *last < seconds).unwrap_or(0), 0);
             if !is_certain {
@@ -91,19 +91,19 @@ impl SeenEvents {
         }
     }
 
-    /// An event before that height is not known.
+    /// Notes that events before that height are unknown.
     const fn miss(&mut self, at: u64) {
         (self.since, self.is_from_registration) = (at, false);
     }
 }
 
-/// The events of the liable wallet by a row whose blocks were listed so.
+/// Returns the liable wallet's events by a row's fields and the height after which events were listed.
 pub(crate) fn wallet_events(last: u64, registered_in: u64, listed_after: Option<u64>) -> WalletEvents {
     let is_complete = listed_after.is_some_and(|after| registered_in > after);
     WalletEvents { last: Some(last).filter(|last| *last > 0), is_complete }
 }
 
-/// The blocks whose events were listed, without a gap: those after `after`, up to `to`.
+/// The blocks of which events were listed without a gap: those after `after`, up to `to`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ListedBlocks {
     after: u64,
@@ -111,12 +111,12 @@ pub(super) struct ListedBlocks {
 }
 
 impl ListedBlocks {
-    /// All agents were read at this height.
+    /// Begins anew at this height, at which all agents were read.
     pub(super) const fn begin(&mut self, height: u64) {
         (self.after, self.to) = (height, height);
     }
 
-    /// Events of the blocks `from` to `to` were listed.
+    /// Adds the blocks `from` to `to`, of which events were listed.
     pub(super) fn list(&mut self, from: u64, to: u64) {
         let before = from.saturating_sub(1);
         // Blocks that a reorg has undone are listed again.
@@ -124,14 +124,14 @@ impl ListedBlocks {
         self.to = to;
     }
 
-    /// Nothing happened from one height to another.
+    /// Adds the blocks from one height to another, in which nothing happened.
     pub(super) const fn skip(&mut self, from: u64, to: u64) {
         if self.to >= from {
             self.to = to;
         }
     }
 
-    /// The height after which events were listed, up to this one.
+    /// Returns the height after which events were listed up to `height`.
     pub(super) fn after(self, height: u64) -> Option<u64> {
         (self.to >= height).then_some(self.after)
     }
@@ -142,11 +142,11 @@ impl ListedBlocks {
 struct OfAgent {
     /// The height of the block with its registration.
     registered_in: Option<u64>,
-    /// Attestations and reports, by the wallet that made them; the time is unknown of some.
+    /// Attestations and reports by the wallet that made them; some times are unknown.
     made: BTreeMap<Address, Vec<Option<u64>>>,
 }
 
-/// The listed events by which rows are changed.
+/// The listed events that change rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListedEvents {
     of_agents: BTreeMap<u64, OfAgent>,
@@ -161,22 +161,22 @@ pub(super) struct ListedEvents {
 }
 
 impl ListedEvents {
-    /// All agents are read from state, and no event is known.
+    /// Creates the events of a fill: all agents are read from state, and no event is known.
     pub(super) fn of_fill() -> Self {
         Self { is_fill: true, ..Self::default() }
     }
 
-    /// Whether all agents are read from state, and no event is known.
+    /// Returns whether all agents are read from state, and no event is known.
     pub(super) const fn is_fill(&self) -> bool {
         self.is_fill
     }
 
-    /// These agents had events, which are listed later.
+    /// Creates the events of a comparison: these agents had events, which are listed later.
     pub(super) fn later_of(changed: BTreeSet<u64>) -> Self {
         Self { changed, is_comparison: true, ..Self::default() }
     }
 
-    /// Events of blocks up to the height `to`.
+    /// Collects the events of blocks up to the height `to`.
     pub(super) fn of(
         events: &[Announced],
         changed: BTreeSet<u64>,
@@ -198,12 +198,12 @@ impl ListedEvents {
         Self { of_agents, changed, undone_since, ..Self::default() }
     }
 
-    /// The same in a comparison of all agents, or not.
+    /// Sets whether the events belong to a comparison of all agents.
     pub(super) fn of_comparison(self, is_comparison: bool) -> Self {
         Self { is_comparison, ..self }
     }
 
-    /// What has been seen of an agent that is read at the height `at`.
+    /// Returns the seen events of an agent that is read at the height `at`.
     pub(super) fn seen(&self, id: u64, liable: Address, before: Option<RowBefore>, at: u64) -> SeenEvents {
         let listed = self.of_agents.get(&id);
         let mut seen = match before.filter(|before| before.is_same_registration) {
@@ -215,14 +215,14 @@ impl ListedEvents {
                 seen = SeenEvents { since: at, ..SeenEvents::default() };
             }
             (Some(undone_since), _) => seen.undo(undone_since, at),
-            // It changed, and no event says how.
+            // It changed without an event.
             (None, Some(before)) if !self.changed.contains(&id) && !before.is_same_record => {
                 seen.miss(at);
             }
             (None, _) => {}
         }
         let Some(OfAgent { registered_in, made }) = listed else { return seen };
-        // Events that a node has left out once are not known by listing the same ones again.
+        // Listing the same events again does not reveal those that a node has left out once.
         if let Some(number) = registered_in.filter(|number| *number >= seen.since) {
             (seen.since, seen.is_from_registration) = (number, true);
         }

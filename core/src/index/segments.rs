@@ -1,18 +1,17 @@
-//! Segments of the registry's snapshot: which wallets have changed since the shards that hold them were last
-//! made.
+//! Segments of the registry's snapshot: the wallets that have changed since their shards were last made.
 //!
-//! If a change made its shard anew, a data centre would hold fewer valid shards the more changes there are.
-//! So a change makes nothing anew at first: its place enters the list of all places. A list that is full hands
-//! half of its places to the lists of its fullest parts, of sixteen; the lowest hand theirs to the shards,
-//! which are made anew then, many changes at a time. Of each list's wallets a file of the snapshot has what
-//! verdicts need, or for the list of all places the manifest.
+//! If each change made its shard anew, many changes would leave a data centre few valid shards. So a change
+//! renews nothing at first: its place enters the list of all places. A full list hands half of its places to
+//! the lists of its fullest parts, of sixteen; the lowest lists hand theirs to the shards, which are made
+//! anew then, many changes at a time. A file of the snapshot has the facts of each list's wallets; those of
+//! the list of all places are in the manifest.
 //!
 //! ```text
 //!   change --> all places (in the manifest) --> 16 parts --> 256 parts --> shards
 //! ```
 //!
-//! The widest segment that holds a wallet tells of it, as of its own version or later; where none does, its
-//! shard.
+//! The widest segment with a wallet has its facts, as of the segment's version or later; without such a
+//! segment, its shard has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +22,12 @@ use super::{
     store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, query},
 };
 
-/// A segment has two to this power parts, each with so many bits more.
+/// Additional bits of each part of a segment, which therefore has two to this power parts.
 pub(crate) const FAN_OUT_BITS: u8 = 4;
-/// The most places in one SQL parameter: a host takes two megabytes.
+/// Maximum places in one SQL parameter: a host takes two megabytes.
 const RENEWED_AT_ONCE: usize = 10_000;
 
-/// A segment: its places, and since which block it is as it is.
+/// A segment: its places, and the version of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) range: ShardRange,
@@ -36,7 +35,7 @@ pub(crate) struct Segment {
     pub(crate) places: BTreeSet<u64>,
 }
 
-/// Notes that what verdicts need of the wallets at these places has changed.
+/// Notes that the facts of the wallets at these places have changed.
 pub(super) fn add(
     store: &impl Store,
     places: BTreeSet<u64>,
@@ -65,12 +64,12 @@ pub(super) fn add(
     shard_table::renew(store, &of_shards, version)
 }
 
-/// Whether a segment may have these places.
+/// Returns whether a segment may have these places.
 fn has_room(store: &impl Store, places: &BTreeSet<u64>, sizes: FileSizes) -> Result<bool, StoreError> {
     if places.len() > sizes.segment_places {
         return Ok(false);
     }
-    // Of a wallet with many agents a file has the newest.
+    // A file has only the newest agents of a wallet.
     let statement = "SELECT sum((SELECT sum(size) FROM (SELECT size FROM agents INDEXED BY agents_by_place \
                      WHERE place = asked.value ORDER BY wallet DESC, id DESC LIMIT ?2))) FROM json_each(?1) AS asked";
     let places: Vec<u64> = places.iter().copied().collect();
@@ -78,7 +77,7 @@ fn has_room(store: &impl Store, places: &BTreeSet<u64>, sizes: FileSizes) -> Res
     Ok(one_number(store, statement, &parameters)?.unwrap_or(0) <= sizes.shard_bytes)
 }
 
-/// Takes the places of the fullest parts out, until half are left: parts get many at a time, and not all at
+/// Removes the places of the fullest parts, until half are left: parts get many at a time, and not all at
 /// once.
 fn hand_down(places: &mut BTreeSet<u64>, bits: u8) -> Vec<(ShardRange, BTreeSet<u64>)> {
     let mut parts = BTreeMap::<u64, BTreeSet<u64>>::new();
@@ -99,7 +98,7 @@ fn hand_down(places: &mut BTreeSet<u64>, bits: u8) -> Vec<(ShardRange, BTreeSet<
     parts
 }
 
-/// Has everything made anew that may hold a wallet at these places: an agent has left them.
+/// Renews every file that may hold a wallet at these places, which an agent has left.
 pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -> Result<(), StoreError> {
     let statement = "UPDATE segments SET block = ?1, tag = ?2 WHERE EXISTS (SELECT * FROM json_each(?3) \
                      WHERE value >= start AND value < start + (1 << (?4 - bits)))";
@@ -110,7 +109,7 @@ pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -
     shard_table::renew(store, places, version)
 }
 
-/// Forgets all: every shard is made anew.
+/// Deletes all segments: every shard is made anew.
 pub(super) fn clear(store: &impl Store) -> Result<(), StoreError> {
     store.execute("DELETE FROM segments", &[]).map(drop)
 }
@@ -128,18 +127,18 @@ fn put(store: &impl Store, Segment { range, version, places }: Segment) -> Resul
     store.execute(statement, &[bits, start, block, tag, places]).map(drop)
 }
 
-/// The segment of these places, if one has changed.
+/// Reads the segment of this range, if it has places.
 pub(crate) fn find(store: &impl Store, range: ShardRange) -> Result<Option<Segment>, StoreError> {
     Ok(of_ranges(store, &[range])?.pop())
 }
 
-/// The places in the range of a shard, or of a segment, that segments above it hold.
+/// Reads the places in the range of a shard, or of a segment, that segments above it hold.
 pub(crate) fn above(
     store: &impl Store,
     range: ShardRange,
     is_shard: bool,
 ) -> Result<BTreeSet<u64>, StoreError> {
-    // Where one shard holds all places, as the widest segment does, that is above it.
+    // The widest segment is above the shard even if that one holds all places, too.
     let bits = (0..range.bits + u8::from(is_shard)).step_by(FAN_OUT_BITS.into());
     let ranges: Vec<_> = bits.map(|bits| ShardRange::of(range.start, bits)).collect();
     let segments = of_ranges(store, &ranges)?.into_iter();
@@ -157,7 +156,7 @@ fn of_ranges(store: &impl Store, ranges: &[ShardRange]) -> Result<Vec<Segment>, 
     })
 }
 
-/// All segments but the widest, which is in the manifest: the wider ones first, each by its places.
+/// Reads all segments but the widest, which is in the manifest: the wider ones first, each by its places.
 pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>, StoreError> {
     let statement = "SELECT bits, start, block, tag FROM segments WHERE bits > 0 ORDER BY bits, start";
     query(store, statement, &[], entry)

@@ -13,7 +13,7 @@ pub struct FileSizes {
     pub shard_bytes: u64,
     /// The most places of a segment.
     pub segment_places: usize,
-    /// A part has a segment where its first shard has at least this many bits more; one or more.
+    /// A part has a segment if its first shard has at least this many bits more; one or more.
     pub shard_bits_below: u8,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -
     write(store, statement, &places)
 }
 
-/// How many bits the shard of a place has.
+/// Reads the number of bits of a place's shard.
 pub(super) fn bits_at(store: &impl Store, place: u64) -> Result<u8, StoreError> {
     let statement = "SELECT bits FROM shards WHERE start <= ?1 ORDER BY start DESC LIMIT 1";
     first_row(store, statement, &[place.into()])?

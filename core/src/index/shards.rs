@@ -1,12 +1,12 @@
-//! The shards of the registry's snapshot: which wallets each one holds, and since which block it is as it is.
+//! The shards of the registry's snapshot: the wallets of each one, and the version of its content.
 //!
 //! A shard holds the agents of all wallets with places that begin with certain bits. Together the shards hold
-//! all places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
-//! alone. What changes is in [segments](super::segments) at first, which make their shards anew together.
+//! all places, each once. At first one shard holds all; a shard of more than 64 KiB is split into halves,
+//! alone. Changes enter [segments](super::segments) first, which then renew many shards together.
 //!
-//! The cost of a write follows what changes: an agent's place, and where its status changes, those of its
-//! descendants, because a verdict names ancestors that are not Active. So it is where its wallets change, as
-//! only a reorg makes them: a verdict says what ties an agent to its parent.
+//! The cost of a write follows the changes: an agent's place, and the places of its descendants if its status
+//! changes, because a verdict names ancestors that are not Active. The same holds if its wallets change,
+//! which only a reorg does: a verdict says what ties an agent to its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,30 +26,30 @@ use super::{
 };
 use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::row::Row};
 
-/// The most agents and descendants to look up the shards of one by one. More are in nearly all shards, and any
-/// account may register below another's agent: to find each of a million would take longer than one invocation
-/// may.
+/// Maximum agents and descendants of which shards are looked up one by one. More are in nearly all shards,
+/// and any account may register below another's agent: finding each of a million would exceed the time limit
+/// of an invocation.
 const MOST_BELOW: u64 = 10_000;
 
-/// What one transaction changes in the shards.
+/// The changes of shards in one transaction.
 #[derive(Default)]
 pub(super) struct ShardChanges {
-    /// By place with another content: bytes more, or fewer.
+    /// Bytes added or removed, by each place with new content.
     bytes: BTreeMap<u64, i64>,
-    /// Places that an agent has left, as only a reorg, or an unreadable record, makes one do.
+    /// Places that an agent has left, because of a reorg or an unreadable record.
     left: Vec<u64>,
     /// Agents with descendants that may have other verdicts now.
     above: Vec<u64>,
 }
 
 impl ShardChanges {
-    /// Notes that an agent is written; one of the two may be missing.
+    /// Notes that an agent is written; one of `before` and `after` may be missing.
     pub(super) fn note(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {
         let readable = |entry: &&IndexedAgent| entry.row.record_is_readable();
         let is_known_before_and_after = before.is_some() && after.is_some();
         let (before, after) = (before.filter(readable), after.filter(readable));
         if is_known_before_and_after && before.is_some() != after.is_some() {
-            // Its status was not what a verdict could name, or is not any more.
+            // A verdict could not name its status before, or cannot now.
             self.above.push(id);
         }
         if let (Some(before), Some(after)) = (before, after) {
@@ -73,14 +73,14 @@ impl ShardChanges {
         }
     }
 
-    /// Notes that the time at which an agent ended may be another one.
+    /// Notes that the time at which an agent ended may have changed.
     pub(super) fn note_moved(&mut self, entry: &IndexedAgent) {
         if entry.status().is_some_and(Status::has_ended) {
             self.bytes.entry(place(entry.row.wallet)).or_default();
         }
     }
 
-    /// Writes them, after the agents.
+    /// Writes the changes, after the agents.
     pub(super) fn write(
         self,
         store: &impl Store,
@@ -119,14 +119,14 @@ impl ShardChanges {
     }
 }
 
-/// The places of agents' wallets.
+/// Reads the places of agents' wallets.
 fn places_of(store: &impl Store, ids: &[u64]) -> Result<Vec<u64>, StoreError> {
     let places = of_ids(store, "SELECT place FROM agents WHERE place IS NOT NULL AND id", &[], ids)?;
     places.into_iter().map(|mut row| row.number()).collect()
 }
 
-/// Gives shards and segments of later blocks, which are not of the chain any more, the version of this one:
-/// their content is as of it, too.
+/// Gives shards and segments of later blocks, which a reorg has undone, the version of this block: their
+/// content is also as of it.
 pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion) -> Result<(), StoreError> {
     ["shards", "segments"].iter().try_for_each(|table| {
         let statement = format!("UPDATE {table} SET block = ?1, tag = ?2 WHERE block > ?1");
@@ -134,7 +134,7 @@ pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion
     })
 }
 
-/// These agents and their descendants; `None` if they are too many.
+/// Returns these agents and their descendants; `None` if they are too many.
 fn below(store: &impl Store, above: &[u64]) -> Result<Option<Vec<u64>>, StoreError> {
     let statement = "SELECT DISTINCT member.value FROM json_each(?1) AS parent CROSS JOIN postings \
                      CROSS JOIN json_each(postings.ids) AS member WHERE postings.kind = ?2 \
@@ -154,13 +154,13 @@ fn below(store: &impl Store, above: &[u64]) -> Result<Option<Vec<u64>>, StoreErr
     Ok(Some(all))
 }
 
-/// What the shards of an agent's descendants tell of it.
+/// Returns the facts about an agent that its descendants' shards contain.
 fn told_below(entry: &IndexedAgent) -> (u8, u64, [Address; 3]) {
     let Row { status, parent, creator, wallet, .. } = entry.row;
     (status, parent, [creator, wallet, entry.full.haftungsperson])
 }
 
-/// What a shard holds of an agent.
+/// Returns the facts about an agent in its shard.
 fn facts(entry: &IndexedAgent) -> (Row, Address, &str, (u64, u64)) {
     let row = Row { history_is_readable: true, generation: 0, ..entry.row };
     (row, entry.full.haftungsperson, &entry.full.scope, entry.told_events())
@@ -220,7 +220,7 @@ pub(super) fn make(store: &impl Store, version: ShardVersion, sizes: FileSizes) 
 
 pub(crate) use excerpt::is_whole;
 
-/// All shards, by their places.
+/// Reads all shards, by their places.
 pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>, StoreError> {
     query(store, "SELECT start, bits, block, tag FROM shards ORDER BY start", &[], |row| {
         let range = ShardRange { start: row.number()?, bits: read_bits(row)? };
@@ -228,26 +228,26 @@ pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>,
     })
 }
 
-/// The version of a shard; `None` where there is none with these bits.
+/// Reads the version of a shard; `None` if there is none with these bits.
 pub(crate) fn version_of(store: &impl Store, range: ShardRange) -> Result<Option<ShardVersion>, StoreError> {
     let statement = "SELECT block, tag FROM shards WHERE start = ?1 AND bits = ?2";
     let row = first_row(store, statement, &[range.start.into(), u64::from(range.bits).into()])?;
     row.map(|mut row| version(&mut row)).transpose()
 }
 
-/// What a shard is made of.
+/// Rows from which a shard or segment is made.
 #[derive(Debug)]
 pub(crate) struct ShardRows {
     /// Agents of its wallets, by ascending id: all, or the newest of each.
     pub(crate) agents: Vec<(u64, IndexedAgent)>,
-    /// These and their ancestors, without their scopes.
+    /// The agents and their ancestors, without their scopes.
     pub(crate) rows: BTreeMap<u64, IndexedAgent>,
-    /// When some of them ended, in unix seconds.
+    /// Known ends of these agents, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
 }
 
 impl ShardRows {
-    /// Reads those of a shard. A wallet that had many agents costs no more than those that a verdict shows: a
+    /// Reads the rows of a shard. A wallet with many agents costs no more than those that a verdict shows: a
     /// shard of more than one place is small enough to be read whole, because it would be split otherwise.
     pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
         if range.bits >= PLACE_BITS {
@@ -258,7 +258,7 @@ impl ShardRows {
         Self::with_others(store, query(store, whole, &parameters, IndexedAgent::read_with_events)?)
     }
 
-    /// Reads those of the wallets at these places.
+    /// Reads the rows of the wallets at these places.
     pub(crate) fn of_places<'a>(
         store: &impl Store,
         places: impl IntoIterator<Item = &'a u64>,

@@ -1,5 +1,5 @@
-//! The state of an index: its [phase](Phase), figures that rows have in each phase, the change log, which
-//! must not be lost, and what may be: it is learned again.
+//! The state of an index: its [phase](Phase), figures of the rows in each phase, the change log, which must
+//! not be lost, and facts that may be lost, because they are learned again.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::{chain::Header, liability::WalletEvents};
 
-/// What proofs of a registry's storage show, by what is known of its code: each holds what those before it
-/// do.
+/// Facts that proofs of a registry's storage show, by what is known of its code. Each level includes those
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Provable {
     Nothing,
-    /// Whether anything has changed: all state is in the registry's own storage.
+    /// A proof shows whether anything has changed: all state is in the registry's own storage.
     Changes,
-    /// Records: their slots are known.
+    /// A proof shows records: their slots are known.
     Records,
-    /// That events tell all changes: an attestation, a suspension and a reactivation change the record's words
-    /// alone, as those of this project's registry do, and those of another one once they have been seen to.
+    /// A proof shows that events tell all changes: an attestation, a suspension and a reactivation change the
+    /// record's words alone. This project's registry does so, and another one once it has been seen to.
     Events,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct KnownCode {
     pub(super) shows: Provable,
 }
 
-/// What the last refresh went by.
+/// Source on which the last refresh relied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Trust {
     /// Events alone, checked by a slow sweep; with the code that was last read, if any.
     Events(Option<KnownCode>),
-    /// Proofs of what is provable of this code.
+    /// Proofs, as far as this code allows them.
     Proofs(KnownCode),
 }
 
@@ -65,13 +65,13 @@ impl Trust {
         }
     }
 
-    /// Whether records are proved.
+    /// Returns whether records are proved.
     pub(super) fn proves_records(self) -> bool {
         matches!(self, Self::Proofs(code) if code.shows >= Provable::Records)
     }
 }
 
-/// What an index rests on.
+/// Source by which an index knows that it is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -87,20 +87,20 @@ pub enum Basis {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Log {
-    /// When it began, unix milliseconds; 0 before it does.
+    /// Start of the log in unix milliseconds; 0 before it starts.
     pub(super) began: u64,
     /// The number of changes so far.
     pub(super) changes: u64,
-    /// The logs that this one goes on from: when each began, and its number of changes then.
+    /// The logs that this one continues: the start of each, and its number of changes at its end.
     pub(super) earlier_logs: Vec<(u64, u64)>,
-    /// Attestations from this second on were current at the last comparison; `None` before the first.
+    /// Attestations from this second on were current at the last comparison; `None` before the first one.
     pub(super) current_from: Option<u64>,
-    /// The time of the block that what ties liable wallets to agents was last compared at.
+    /// Time of the block at which the ties of liable wallets to agents were last compared.
     pub(super) basis_at: u64,
 }
 
 impl Log {
-    /// Goes on from the log of an earlier index. This is a new one, as the earlier index may go on, too.
+    /// Continues the log of an earlier index as a new log, because the earlier index may go on, too.
     pub(super) fn after(earlier: Self, now_millis: u64) -> Self {
         let began = now_millis.max(earlier.began.saturating_add(1));
         let ended = (earlier.began, earlier.changes);
@@ -108,7 +108,7 @@ impl Log {
     }
 }
 
-/// What was learned of the nodes; it may be lost.
+/// Facts learned of the nodes; they may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NodeFacts {
@@ -120,22 +120,22 @@ pub(super) struct NodeFacts {
     pub(super) lateness: Lateness,
 }
 
-/// How comparisons ended, which decides when there is another one; it may be lost.
+/// Outcomes of comparisons, which decide when there is another one; they may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Comparisons {
-    /// When the last one for a change that no event told ended, unix milliseconds.
+    /// End of the last comparison because of a change that no event told, in unix milliseconds.
     pub(super) ended_at: u64,
-    /// The last ones in a row that found no difference.
+    /// The last comparisons in a row that found no difference.
     pub(super) fruitless: u32,
-    /// Those of a day: after each, an event is waited for twice as long.
+    /// Comparisons within a day: after each, the index waits twice as long for an event.
     of_a_day: u32,
-    /// When a proof last contradicted a row, unix milliseconds.
+    /// Time at which a proof last contradicted a row, in unix milliseconds.
     pub(super) contradicted_at: u64,
 }
 
 impl Comparisons {
-    /// Notes the end of one for a change that no event told.
+    /// Notes the end of a comparison because of a change that no event told.
     pub(super) fn end(&mut self, now_millis: u64, is_fruitless: bool) {
         self.of_a_day = if self.is_of_today(now_millis) { self.of_a_day.saturating_add(1) } else { 1 };
         self.ended_at = now_millis;
@@ -146,31 +146,31 @@ impl Comparisons {
         now_millis < self.ended_at.saturating_add(DAY_MILLIS)
     }
 
-    /// Milliseconds for which an event is waited for before all agents are compared.
+    /// Returns the milliseconds to wait for an event before all agents are compared.
     pub(super) fn patience_millis(&self, now_millis: u64) -> u64 {
         let doublings = if self.is_of_today(now_millis) { self.of_a_day.min(8) } else { 0 };
         (LATE_EVENT_MILLIS << doublings).min(LATE_LOGS_SECONDS * 1_000)
     }
 
-    /// Whether it is too early for another one. Some that find no difference show that the registry changes
-    /// in ways that no agent is part of: then there are ever fewer of them.
+    /// Returns whether it is too early for another comparison. Several without a difference show that the
+    /// registry changes in ways that no agent is part of: then comparisons become ever rarer.
     pub(super) fn is_pausing(&self, now_millis: u64) -> bool {
         let pause = (PAUSE_MIN_MILLIS << self.fruitless.min(20)).min(DAY_MILLIS);
         self.fruitless >= FRUITLESS && now_millis < self.ended_at.saturating_add(pause)
     }
 }
 
-/// Where the sweep is, which reads all agents again and again where nothing proves the rows; it may be lost.
+/// Position of the sweep, which reads all agents again and again if nothing proves the rows; it may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct SweepPlace {
     /// The last id that was read.
     pub(super) last: u64,
-    /// When that was, unix milliseconds.
+    /// Time of that reading in unix milliseconds.
     pub(super) at: u64,
 }
 
-/// What monitors are told; it may be lost.
+/// Counters for monitors; they may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Counters {
@@ -182,23 +182,23 @@ pub struct Counters {
     pub comparisons: u64,
 }
 
-/// What was asked of events lately, in memory only: without it, more is asked again.
+/// Recent searches for events, in memory only: without it, more is requested again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Heights and fingerprints of events that have been read, as far as they are asked for again.
+    /// Heights and fingerprints of events that have been read, as far as they are requested again.
     pub(super) seen: BTreeSet<(u64, u64)>,
-    /// Those of the newest search, where its events did not tell all changes.
+    /// Heights and fingerprints of the newest search, if its events did not tell all changes.
     pub(super) awaited: BTreeSet<(u64, u64)>,
-    /// The first and the last height of blocks of which all events that were listed are in these two.
+    /// The first and the last height of the blocks with all their listed events in `seen` and `awaited`.
     pub(super) blocks: Option<(u64, u64)>,
-    /// When a refresh last asked again for events of before its block, by the chain's time.
+    /// Chain time at which a refresh last requested events from before its block again.
     pub(super) again_at: u64,
-    /// The next agent to prove; 0 for any one.
+    /// The next agent to prove; 0 for any agent.
     pub(super) next_proved: u64,
 }
 
-/// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
-/// [`Work`](super::Work) in memory, and loads the stored one where it has none.
+/// The state of an index. A refresh without changes stores none: a host keeps the last state of a
+/// [`Work`](super::Work) in memory, and loads the stored one if it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct State {
@@ -210,22 +210,22 @@ pub struct State {
     pub grace_seconds: U256,
     /// Unix milliseconds by the host's clock when the rows' block was the newest.
     pub read_at: u64,
-    /// How often agents have been written: as long as it stays the same, so do the shards.
+    /// Number of writes of agents: as long as it stays the same, so do the shards.
     pub writes: u64,
-    /// The blocks whose events were listed.
+    /// The blocks of which events were listed.
     pub(super) listed: ListedBlocks,
     pub(super) log: Log,
     pub(super) node: NodeFacts,
     pub(super) compared: Comparisons,
     pub(super) sweep: SweepPlace,
-    /// What monitors are told.
+    /// Counters for monitors.
     pub counters: Counters,
     #[serde(skip)]
     pub(super) asked: Asked,
 }
 
 impl State {
-    /// The state in the store, or that of an empty index.
+    /// Loads the state in the store, or that of an empty index.
     ///
     /// # Errors
     ///
@@ -236,15 +236,15 @@ impl State {
         Self::read(&row.text()?).ok_or_else(StoreError::corrupt)
     }
 
-    /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot
-    /// be read, the rows are kept, and compared.
+    /// Reads a stored state of this version or another. Missing fields have their initial values. If fields
+    /// cannot be read, the rows are kept, and compared.
     pub(super) fn read(text: &str) -> Option<Self> {
-        // All from one kind of source: a second one would be 16 KiB of the Worker.
+        // All from one kind of deserializer: a second one would add 16 KiB to the Worker.
         let stored: Value = serde_json::from_str(text).ok()?;
         if let Ok(state) = Self::deserialize(&stored) {
             return Some(state.with_basis_at());
         }
-        // Of the format before, the log's fields are the state's.
+        // In the format before, the log's fields are fields of the state.
         let log = Log::deserialize(&stored).unwrap_or_default();
         let mut fields = serde_json::to_value(Self { log, ..Self::default() }).ok()?;
         let block =
@@ -268,8 +268,7 @@ impl State {
         Some(state.with_basis_at())
     }
 
-    /// The same, with a log that says nothing of when ties to agents were compared going on from the rows'
-    /// block.
+    /// Sets the time at which ties to agents were compared to that of the rows' block, if the log has none.
     fn with_basis_at(mut self) -> Self {
         let block = self.phase.rows().map(|rows| rows.block).or(self.as_of());
         if let (0, Some(block)) = (self.log.basis_at, block) {
@@ -278,7 +277,7 @@ impl State {
         self
     }
 
-    /// Goes on from the change log of an earlier index.
+    /// Continues the change log of an earlier index.
     pub(super) fn take_over(&mut self, earlier: Self, now_millis: u64) {
         let Self { log, grace_seconds, total, .. } = earlier;
         *self = Self { log: Log::after(log, now_millis), grace_seconds, total, ..Self::default() };
@@ -290,17 +289,17 @@ impl State {
         store.execute(statement, &[SqlValue::Text(text)]).map(drop)
     }
 
-    /// The grace period in seconds, capped to the range of clocks.
+    /// Returns the grace period in seconds, capped to the range of clocks.
     pub(crate) fn grace(&self) -> u64 {
         u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
     }
 
-    /// When the change log began, unix milliseconds; 0 before it does.
+    /// Returns the start of the change log in unix milliseconds; 0 before it starts.
     pub const fn began(&self) -> u64 {
         self.log.began
     }
 
-    /// The block of all answers; `None` while the rows are of different blocks, or contradicted.
+    /// Returns the block of all answers; `None` while the rows are of different blocks, or contradicted.
     pub const fn as_of(&self) -> Option<Checkpoint> {
         match &self.phase {
             Phase::Filling { before, .. } => *before,
@@ -310,27 +309,27 @@ impl State {
         }
     }
 
-    /// The same, or [`IndexError::Incomplete`].
+    /// Returns the block of all answers, or [`IndexError::Incomplete`].
     pub(crate) fn block(&self) -> Result<Checkpoint, IndexError> {
         self.as_of().ok_or_else(|| IndexError::Incomplete { percent: self.percent() })
     }
 
-    /// Whether all agents are of one block, and are not being compared.
+    /// Returns whether all agents are of one block, and are not being compared.
     pub const fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Complete(_))
     }
 
-    /// Whether a first fill ends, which takes seconds of computation without a round trip.
+    /// Returns whether a large first fill ends, which takes seconds of computation without a round trip.
     pub const fn ends_large_fill(&self) -> bool {
         matches!(self.phase, Phase::CatchingUp { .. }) && self.total > LARGE_FILL
     }
 
-    /// Whether nothing has been read yet.
+    /// Returns whether nothing has been read yet.
     pub fn is_empty(&self) -> bool {
         matches!(&self.phase, Phase::Filling { pass, .. } if pass.next == Some(1))
     }
 
-    /// What the index rests on.
+    /// Returns the source by which the index knows that it is current.
     pub const fn basis(&self) -> Basis {
         match self.node.trust {
             Trust::Proofs(_) => Basis::StorageRoot,
@@ -338,7 +337,7 @@ impl State {
         }
     }
 
-    /// The agent of which a proof contradicted the rows, while they answer nothing because of it.
+    /// Returns the agent of which a proof contradicted the rows, while they answer nothing because of it.
     pub const fn contradicted(&self) -> Option<u64> {
         match self.phase.cause() {
             Some(Cause::Contradicted(id)) => Some(id),
@@ -346,8 +345,8 @@ impl State {
         }
     }
 
-    /// The oldest block that rows are of, which events are searched for since, and when it was the newest
-    /// one.
+    /// Returns the oldest block of the rows, after which events are searched for, and the time at which it
+    /// was the newest block.
     pub(super) fn base(&self) -> Option<(Checkpoint, u64)> {
         match self.phase.pass() {
             Some(pass) => pass.blocks.first().map(|first| (*first, pass.began)),
@@ -355,26 +354,26 @@ impl State {
         }
     }
 
-    /// The storage root of the rows' block, and up to when the rows lack nothing (unix milliseconds). The
-    /// layout says of the registry's code that a wallet without a live agent is not registered.
+    /// Returns the storage root of the rows' block, and when the rows last lacked nothing, in unix
+    /// milliseconds. The layout says of the code that a wallet without a live agent is not registered.
     pub(crate) fn vouched(&self) -> Option<(B256, u64)> {
         let is_vouched = self.node.trust.proves_records() && self.contradicted().is_none();
         let rows = self.phase.rows().filter(|_| is_vouched)?;
         Some((rows.version?.storage_root, rows.coverage.complete_to()?))
     }
 
-    /// The height after which events were listed without a gap, up to the rows' block.
+    /// Returns the height after which events were listed without a gap, up to the rows' block.
     pub(crate) fn listed_after(&self) -> Option<u64> {
         self.listed.after(self.as_of()?.number)
     }
 
-    /// What is known of the events by an agent's liable wallet, at the rows' block.
+    /// Returns the known events by an agent's liable wallet, at the rows' block.
     pub(crate) fn wallet_events(&self, agent: &IndexedAgent) -> WalletEvents {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
-    /// Whether attestations have lapsed, are current again, or are too old to tie liable wallets to agents,
-    /// which the change log does not have yet: there are too many for one piece of work.
+    /// Returns whether the change log lacks attestations that have lapsed, are current again, or are too old
+    /// to tie liable wallets to agents: there are too many for one piece of work.
     pub fn has_more_lapses(&self) -> bool {
         let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
         let (Phase::Complete(rows), Some(before)) = (&self.phase, self.log.current_from) else {
@@ -383,13 +382,13 @@ impl State {
         before != current_from || self.log.basis_at != rows.block.seconds
     }
 
-    /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
-    /// are being compared. Answers are true of the rows' block.
+    /// Returns whether the chain has changes that are not in the rows yet: the index waits for an event, or
+    /// compares all agents. Answers are true of the rows' block.
     pub const fn awaits_changes(&self) -> bool {
         self.late().is_some() || self.phase.cause().is_some()
     }
 
-    /// The event that is waited for.
+    /// Returns the event that the index waits for.
     pub(super) const fn late(&self) -> Option<Late> {
         match &self.phase {
             Phase::CatchingUp { late, .. } => *late,
@@ -398,7 +397,7 @@ impl State {
         }
     }
 
-    /// Notes that an event is waited for, and gives when its change was first found, unix milliseconds.
+    /// Notes a wait for an event, and returns when its change was first found, in unix milliseconds.
     pub(super) fn wait_for_event(&mut self, now_millis: u64) -> u64 {
         let since = self.late().map_or(now_millis, |late| late.since);
         let waited = Late { since, asked_at: now_millis };
@@ -410,7 +409,7 @@ impl State {
         since
     }
 
-    /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so
+    /// Returns when to search again for an awaited event, in unix milliseconds: after half the time waited so
     /// far.
     pub fn retry_at(&self) -> Option<u64> {
         let Late { since, asked_at } = self.late()?;
@@ -418,7 +417,7 @@ impl State {
         Some(asked_at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
 
-    /// Starts a new fill. `trusted`: the stored rows may be served until the first slice is stored.
+    /// Starts a new fill. If `trusted`, the stored rows may be served until the first slice is stored.
     pub(super) fn refill(&mut self, trusted: bool) {
         let before = self.as_of().filter(|_| trusted);
         self.phase = Phase::Filling { pass: Pass::default(), before };
@@ -450,9 +449,9 @@ impl State {
         self.node.lateness.note(&late, last, millis / blocks);
     }
 
-    /// The first block of which events are asked for, where the rows are at least of this one. Those of
-    /// blocks that may be listed late are asked for again with each search; those of the two minutes before
-    /// the rows' block once a minute, in which only another one of an agent that had one could be late.
+    /// Returns the first block of which events are requested, for rows at least of this block. Events of
+    /// blocks that may be listed late are requested again with each search; those of the two minutes before
+    /// the rows' block once a minute: only a further event of an agent with an event could be late there.
     pub(super) fn asks_from(&self, block: Checkpoint) -> u64 {
         let Some(rows) = self.phase.rows() else { return block.number.saturating_add(1) };
         let asked_lately = rows.block.seconds < self.asked.again_at.saturating_add(ASK_AGAIN_SECONDS);
@@ -464,11 +463,11 @@ impl State {
     }
 }
 
-/// Milliseconds for which an event is waited for that tells a change of the storage root, at first.
+/// Initial milliseconds of the wait for an event that tells a change of the storage root.
 const LATE_EVENT_MILLIS: u64 = 20_000;
 /// The shortest pause between two searches for it.
 const LATE_EVENT_PAUSE_MILLIS: u64 = 2_000;
-/// Seconds, by the chain's time, for which events that have been read are not asked for again.
+/// Seconds, by the chain's time, for which events that have been read are not requested again.
 const ASK_AGAIN_SECONDS: u64 = LATE_LOGS_SECONDS / 2;
 /// Comparisons in a row that find no difference, after which there is a pause, twice as long each time.
 const FRUITLESS: u32 = 3;
@@ -479,5 +478,5 @@ pub(super) const DAY_MILLIS: u64 = 24 * 3_600_000;
 
 /// Agents that the sweep reads at once.
 pub const SWEEP: u64 = 500;
-/// More agents than these end a first fill with seconds of computation.
+/// Number of agents beyond which a first fill ends with seconds of computation.
 const LARGE_FILL: u64 = 100_000;

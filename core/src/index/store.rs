@@ -34,15 +34,15 @@ pub enum StoreError {
     /// A quota of the host is used up, with the host's text.
     #[error("index store has no quota left: {0}")]
     OutOfQuota(String),
-    /// What is stored is not as it was written.
+    /// The stored data is not as it was written.
     #[error("index store is corrupt")]
     Corrupt,
-    /// The tables are of another format. They are another release's, and left as they are.
+    /// The tables are of another format. They belong to another release, and are left as they are.
     #[error("index store has tables of another format")]
     OtherFormat,
 }
 
-/// What a monitor is told of a store that fails.
+/// Kind of a store's failure, for monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -52,7 +52,7 @@ pub enum StoreFault {
     /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after
     /// minutes.
     OutOfQuota,
-    /// What was stored was not as it was written: the index is filled anew.
+    /// The stored data was not as it was written: the index is filled anew.
     Corrupt,
 }
 
@@ -61,7 +61,7 @@ impl StoreError {
     const QUOTA: [&str; 2] = ["Exceeded allowed", "database or disk is full"];
     const CORRUPT: [&str; 2] = ["database disk image is malformed", "file is not a database"];
 
-    /// The error of a host, which only has a text.
+    /// Classifies the error of a host, which only has a text.
     pub fn of_host(text: String) -> Self {
         let names = |parts: [&str; 2]| parts.iter().any(|part| text.contains(part));
         match () {
@@ -71,23 +71,23 @@ impl StoreError {
         }
     }
 
-    /// A row that this crate did not write.
+    /// Returns the error for a row that this crate did not write.
     pub(super) fn corrupt() -> Self {
         Self::Corrupt
     }
 
-    /// Milliseconds after which the work is tried again. Daily quotas last until midnight (UTC), and an
-    /// attempt reads the chain: every ten minutes is seldom enough, and soon enough after that.
+    /// Returns the milliseconds after which the work is tried again. Daily quotas last until midnight (UTC),
+    /// and an attempt reads the chain: every ten minutes is rare enough, and soon enough after midnight.
     pub const fn retry_millis(&self) -> u64 {
         match self {
             Self::Failed(_) => 5_000,
             Self::OutOfQuota(_) | Self::OtherFormat => 600_000,
-            // Another request may find the same meanwhile.
+            // Short: until the index is deleted, another request may find the same.
             Self::Corrupt => 1_000,
         }
     }
 
-    /// The kind of the failure, without the host's text.
+    /// Returns the kind of the failure, without the host's text.
     pub const fn fault(&self) -> StoreFault {
         match self {
             Self::Failed(_) | Self::OtherFormat => StoreFault::Failed,
@@ -112,8 +112,8 @@ pub trait Store {
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
 /// [`shards`](super::shards), segments to [`segments`](super::segments), lists of ids to
-/// [`postings`](super::postings), what was written at which height to [`tables`](super::tables), earlier
-/// records to [`takeover`](super::takeover).
+/// [`postings`](super::postings), writes by height to [`tables`](super::tables), earlier records to
+/// [`takeover`](super::takeover).
 const TABLES: [&str; 17] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
@@ -149,20 +149,20 @@ const TABLES: [&str; 17] = [
     "CREATE TABLE IF NOT EXISTS earlier (first INTEGER PRIMARY KEY, records BLOB NOT NULL)",
 ];
 
-/// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one
-/// more with each change, in an object of its own.
+/// The format of the tables, a part of the [name](super::protocol::object_name) of their object. Each change
+/// increments it, and has an object of its own.
 pub(super) const FORMAT: &str = "15";
 
-/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have no
-/// [segments](super::segments), those up to 13 SQL indexes in place of [posting lists](super::postings), and
-/// the first one no columns of events and of the changes' liable wallets.
+/// Earlier formats, the latest first, from which an index [takes over](super::takeover). They have no
+/// [segments](super::segments); those up to 13 have SQL indexes in place of [posting lists](super::postings);
+/// the oldest has no columns of events and of the changes' liable wallets.
 pub(super) const EARLIER_FORMATS: [&str; 4] = ["14", "13", "12", "11"];
 
-/// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
+/// Creates the tables, in one transaction of the host. It has to be called before any other use of a store.
 ///
 /// # Errors
 ///
-/// [`StoreError::OtherFormat`] where the store has tables of another format. They are as they were.
+/// [`StoreError::OtherFormat`] if the store has tables of another format, which are left as they are.
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     match format_of(store)? {
         Some(stored) if stored == FORMAT => return Ok(()),
@@ -176,8 +176,8 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(FORMAT.to_owned())]).map(drop)
 }
 
-/// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can
-/// be read where the quota of writes is used up.
+/// Reads the format of the tables, if they exist: the format is written last. Nothing is written, so that an
+/// index can be read even if the quota of writes is used up.
 pub(super) fn format_of(store: &impl Store) -> Result<Option<String>, StoreError> {
     let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
     if store.execute(statement, &[])?.is_empty() {
@@ -198,7 +198,7 @@ pub(super) fn query<T>(
     rows.into_iter().map(|row| read(&mut Columns::of(row))).collect()
 }
 
-/// The first row of a statement's result.
+/// Executes a statement and returns the first row of its result.
 pub(super) fn first_row(
     store: &impl Store,
     statement: &str,
@@ -226,7 +226,7 @@ impl Columns {
         u64::try_from(self.integer()?).map_err(|_| StoreError::corrupt())
     }
 
-    /// An integer that may be NULL.
+    /// Reads an integer that may be NULL.
     pub(super) fn nullable(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
             Some(SqlValue::Integer(number)) => Ok(Some(number)),
@@ -242,7 +242,7 @@ impl Columns {
         }
     }
 
-    /// Bytes that may be NULL.
+    /// Reads bytes that may be NULL.
     pub(super) fn nullable_blob(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         match self.0.next() {
             Some(SqlValue::Blob(bytes)) => Ok(Some(bytes)),
@@ -281,7 +281,7 @@ pub(super) fn write<const N: usize>(
     write_values(store, statement, N, rows.as_flattened()).map(drop)
 }
 
-/// The same, with the rows that the statement returns.
+/// Writes rows like [`write`], and returns the rows of the statement's result.
 pub(super) fn write_returning<const N: usize>(
     store: &impl Store,
     statement: &str,
@@ -290,7 +290,7 @@ pub(super) fn write_returning<const N: usize>(
     write_values(store, statement, N, rows.as_flattened())
 }
 
-/// Writes rows of `width` values each, laid end to end: compiled once for all widths.
+/// Writes rows of `width` values each, laid end to end. It is compiled once for all widths.
 fn write_values(
     store: &impl Store,
     statement: &str,
@@ -343,7 +343,7 @@ pub(super) fn ids_as_json(ids: &[u64]) -> SqlValue {
     SqlValue::Text(format!("[{}]", ids.join(",")))
 }
 
-/// The single number of a statement's result; `None` if it is NULL or there is no row.
+/// Returns the single number of a statement's result; `None` if it is NULL or there is no row.
 pub(super) fn one_number(
     store: &impl Store,
     statement: &str,
@@ -353,7 +353,7 @@ pub(super) fn one_number(
     Ok(number)
 }
 
-/// Big-endian, so that blobs compare as the numbers do.
+/// Encodes a number as a big-endian blob, so that blobs compare as the numbers do.
 pub(super) fn ordered(number: u64) -> SqlValue {
     SqlValue::Blob(number.to_be_bytes().into())
 }

@@ -1,5 +1,5 @@
-//! Writes agents to the store together with the sums that answers need: counting them for each answer would
-//! take as long as the registry is large.
+//! Writes agents to the store together with the sums for answers: counting agents for each answer would take
+//! as long as the registry is large.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,21 +21,21 @@ use super::{
 };
 use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
 
-/// Agents that are deleted at once where the registry is shorter: one of another chain may be by any number.
+/// Agents that are deleted at once if the registry is shorter: that of another chain may be by any number.
 const ENDED_AT_ONCE: u64 = 20_000;
 
 /// The changes of one transaction, each agent's once. Reads are batched, and writes are collected until
-/// [`finish`](Self::finish): the cost of a host in JavaScript, in time and memory, is per statement more than
-/// per row.
+/// [`finish`](Self::finish): a host in JavaScript has more cost, in time and memory, per statement than per
+/// row.
 pub(super) struct AgentWriter<'a, S> {
     store: &'a S,
-    /// Their block, as the version of the shards that change.
+    /// The version of the shards that change, with the agents' block.
     version: ShardVersion,
     /// Compares verdicts; `None` before the first complete fill.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     events: ListedEvents,
-    /// Of a person; of others, sums are kept.
+    /// Maximum agents of a person of which no sums are kept.
     few_agents: u64,
     sizes: FileSizes,
     noted: Vec<VerdictChange>,
@@ -46,9 +46,9 @@ pub(super) struct AgentWriter<'a, S> {
     agents: Vec<[SqlValue; 13]>,
     /// Agents of which only the attestation, the reports or the events have changed.
     renewed: Vec<[SqlValue; 4]>,
-    /// Those of which the status has, too.
+    /// Renewed agents of which the status has also changed.
     toggled: Vec<[SqlValue; 5]>,
-    /// Before the first fill's end, `None`: they are made of all agents at once.
+    /// `None` before the first fill's end: lists and shards are then made of all agents at once.
     derived: Option<Derived>,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
@@ -59,7 +59,7 @@ pub(super) struct AgentWriter<'a, S> {
     totals: BTreeMap<(bool, String), TotalChange>,
 }
 
-/// Changes of what is made of all agents at the end of the first fill.
+/// Changes of shards and lists, which the end of the first fill makes of all agents.
 #[derive(Default)]
 struct Derived {
     shards: ShardChanges,
@@ -119,14 +119,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Leaves what is derived from all agents as it is.
+    /// Leaves shards and lists as they are.
     #[must_use]
     pub(super) fn without_derived(self) -> Self {
         Self { derived: None, ..self }
     }
 
-    /// Stores agents as they are now, with what has been seen of their events, and returns the ids of those
-    /// with another record. `touch` notes the others as written, too.
+    /// Stores agents as they are now, with their seen events, and returns the ids of those with another
+    /// record. With `touch`, the others are also noted as written.
     pub(super) fn put(
         &mut self,
         entries: &mut [(u64, IndexedAgent)],
@@ -188,7 +188,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// What an earlier index knew of the agents from the first to the last id, during the first fill.
+    /// Returns the earlier index's records of the agents in a range of ids, during the first fill.
     fn earlier(&self, range: (u64, u64)) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
         match self.comparison.is_some() && self.events.is_fill() {
             true => takeover::records(self.store, range),
@@ -196,19 +196,19 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Notes that the last change of an agent's status is of another block, the record as it was.
+    /// Notes that the last change of an agent's status is of another block, with the same record.
     pub(super) fn note_moved(&mut self, entry: &IndexedAgent) {
         if let Some(derived) = &mut self.derived {
             derived.shards.note_moved(entry);
         }
     }
 
-    /// Deletes agents beyond `last`, the registry's counter: all, or the first [`ENDED_AT_ONCE`]. Whether none
-    /// are left.
+    /// Deletes agents beyond `last`, the registry's counter: all, or the first [`ENDED_AT_ONCE`]. Returns
+    /// whether none are left.
     pub(super) fn end_at(&mut self, last: u64) -> Result<bool, StoreError> {
         let statement = "SELECT id FROM agents WHERE id > ?1 ORDER BY id LIMIT ?2";
         let ids = query(self.store, statement, &[last.into(), ENDED_AT_ONCE.into()], Columns::number)?;
-        // More than these a reorg does not undo.
+        // A reorg does not undo more than these.
         for (id, before) in self.earlier((last.saturating_add(1), last.saturating_add(RANGE)))? {
             if !ids.contains(&id) {
                 self.compare(id, Some(&before), None);
@@ -273,7 +273,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     /// Writes rows and sums, and returns the changes of verdicts.
     pub(super) fn finish(mut self) -> Result<Vec<VerdictChange>, StoreError> {
         let store = self.store;
-        // Nothing is kept yet of the persons of a first fill.
+        // A first fill keeps no sums of persons yet.
         let is_fill = self.derived.is_none();
         let persons = match is_fill {
             true => BTreeSet::new(),
@@ -312,7 +312,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             });
             by_time.write(store)?;
             large_persons::begin_with(store, &grown, self.few_agents)?;
-            // Of agents with another status, it finds the children.
+            // It reads the new lists to find the children of agents with another status.
             shards.write(store, self.version, self.sizes)?;
         }
         write(
@@ -376,44 +376,44 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 }
 
-/// The liable person that a count is by.
+/// Returns the liable person of a count, if it has one.
 fn person_of((kind, key): &(CountKind, Vec<u8>)) -> Option<Address> {
     (*kind == CountKind::Person).then(|| key.first_chunk().map(|person| Address::new(*person)))?
 }
 
-/// The columns that an attestation, a report, a suspension and a reactivation leave as they are.
+/// Returns the columns that an attestation, a report, a suspension and a reactivation do not change.
 fn unchanging(columns: &[SqlValue; 13]) -> [&SqlValue; 8] {
     let [_, wallet, _, _, parent, person, creator, generation, flaws, place, size, ..] = columns;
     [wallet, parent, person, creator, generation, flaws, place, size]
 }
 
-/// The ids of agents that were written at a height above this one, up to so many.
+/// Reads the ids of agents that were written above a height, at most `most`.
 pub(super) fn written_since(store: &impl Store, height: u64, most: u64) -> Result<Vec<u64>, StoreError> {
     let statement =
         "SELECT DISTINCT value FROM written, json_each(written.ids) WHERE written.height > ?1 LIMIT ?2";
     query(store, statement, &[height.into(), most.into()], Columns::number)
 }
 
-/// Forgets what was written at heights that no reorg goes back beyond: those up to the oldest checkpoint, or
-/// up to this one, which is known as well.
+/// Deletes the notes of writes that no reorg can undo: those up to the oldest checkpoint, or up to `known`,
+/// which is a known block as well.
 pub(super) fn forget_written(store: &impl Store, known: u64) -> Result<(), StoreError> {
     let oldest = "SELECT min(number) FROM checkpoints";
     let statement = format!("DELETE FROM written WHERE height <= min(?1, coalesce(({oldest}), ?1))");
     store.execute(&statement, &[known.into()]).map(drop)
 }
 
-/// An agent with its sums.
+/// Reads an agent with its sums.
 pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<IndexedAgent>, StoreError> {
     Ok(find_all(store, &[id])?.remove(&id))
 }
 
-/// The existing ones of these agents, without their sums.
+/// Reads the existing ones of these agents, without their sums.
 pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let rows = of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], ids)?;
     rows.into_iter().map(|mut row| IndexedAgent::read_with_events(&mut row)).collect()
 }
 
-/// The ids of those of these agents that are not as they are stored. A record that cannot be read now says
+/// Returns the ids of agents that differ from their stored rows. A record that cannot be read now says
 /// nothing against the stored one.
 pub(super) fn differing(store: &impl Store, entries: &[(u64, IndexedAgent)]) -> Result<Vec<u64>, StoreError> {
     let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
@@ -425,7 +425,7 @@ pub(super) fn differing(store: &impl Store, entries: &[(u64, IndexedAgent)]) -> 
     Ok(entries.iter().filter(differs).map(|(id, _)| *id).collect())
 }
 
-/// The existing ones of these agents, with their sums.
+/// Reads the existing ones of these agents, with their sums.
 pub(super) fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let mut entries = records(store, ids)?;
     let reporting: Vec<u64> =
@@ -440,20 +440,20 @@ pub(super) fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, 
     Ok(entries)
 }
 
-/// A row of kind, text and amount.
+/// Reads a row of kind, text and amount.
 pub(super) fn sum(row: &mut Columns) -> Result<Sum, StoreError> {
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })
 }
 
-/// A row of the full-text index, which is told it again to remove it; `None` for a text without words.
+/// Returns a row of the full-text index, which removal needs as well; `None` for a text without words.
 fn scope_row(id: u64, scope: &str) -> Option<[SqlValue; 2]> {
     let words = words(scope);
     (!words.is_empty()).then(|| [id.into(), SqlValue::Text(words)])
 }
 
-/// Texts are stored as bytes, so that any content survives unchanged.
+/// Encodes a text as bytes, so that any content survives unchanged.
 fn bytes(text: &str) -> SqlValue {
     SqlValue::Blob(text.as_bytes().into())
 }

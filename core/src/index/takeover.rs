@@ -1,10 +1,10 @@
-//! What an index takes over from the latest one of an earlier release, with tables of another format: its
-//! change log, so that cursors go on, when agents ended, and the agents' records, so that the changes since
-//! its last refresh are told. All else is read from the chain.
+//! The takeover from the latest index of an earlier release, with tables of another format: its change log,
+//! so that cursors stay valid, the ends of agents, and the agents' records, so that the changes since its
+//! last refresh are told. All else is read from the chain.
 //!
-//! An index of this format is in an object of its own [name](super::protocol::object_name). The object of the
-//! earlier one is read, part by part, and nothing is written to it: should the release before be deployed
-//! again, it goes on from its rows.
+//! An index of this format is in an object of its own [name](super::protocol::object_name). The earlier
+//! index's object is read, part by part, and nothing is written to it: if the release before is deployed
+//! again, it continues with its rows.
 //!
 //! ```text
 //!   state --> ends --> changes --> records --> the fill, which compares what it reads with these records
@@ -22,17 +22,17 @@ use super::{
 
 /// Rows in a part: less than a megabyte.
 const ROWS: u64 = 2_500;
-/// Milliseconds for which the earlier index is asked again where it does not answer.
+/// Milliseconds for which an earlier index that does not answer is asked again.
 const PATIENCE_MILLIS: u64 = 600_000;
-/// Parts of one piece of work, which bound its time.
+/// Parts in one piece of work, which bound its time.
 pub const PARTS_AT_ONCE: u32 = 8;
 
-/// Which part is next.
+/// Key of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartKey {
     /// The state.
     State,
-    /// When agents beyond this id ended.
+    /// The ends of agents beyond this id.
     Ends(u64),
     /// The changes after this number.
     Changes(u64),
@@ -50,7 +50,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Whether there is no such index, or none that has ever told a change.
+    /// Returns whether there is no such index, or none that has completed a fill.
     pub const fn is_empty(&self) -> bool {
         self.content.is_empty()
     }
@@ -67,7 +67,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
     };
     let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
     let state = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
-    // Before its first complete fill it has told nothing.
+    // Before its first complete fill it has no change log.
     if State::read(&state).is_none_or(|state| state.began() == 0) {
         return Ok(Part::default());
     }
@@ -110,7 +110,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
     Ok(Part { content: if count == 0 { "[]".to_owned() } else { content }, next })
 }
 
-/// The part that an index has to take over next; `None` once it has begun to read the chain.
+/// Returns the part that an index has to take over next; `None` once it has begun to read the chain.
 ///
 /// # Errors
 ///
@@ -119,13 +119,13 @@ pub fn next(store: &impl Store) -> Result<Option<PartKey>, StoreError> {
     let statement = "SELECT value FROM meta WHERE key IN ('takeover', 'state') ORDER BY key DESC LIMIT 1";
     match first_row(store, statement, &[])? {
         None => Ok(Some(PartKey::State)),
-        // Where the state alone is stored, this is its text.
+        // If the state alone is stored, this is its text.
         Some(mut row) => Ok(serde_json::from_str(&row.text()?).unwrap_or(None)),
     }
 }
 
-/// Stores a part, in one transaction of the host; an empty one after the state ends the takeover. `now_millis` is
-/// the host's clock.
+/// Stores a part, in one transaction of the host; an empty one after the state ends the takeover.
+/// `now_millis` is the host's clock.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
             }
             return go_on(store, next);
         }
-        // The earlier index is gone since.
+        // The earlier index has been deleted meanwhile.
         _ if content.is_empty() => return begin_without(store),
         PartKey::Ends(_) => {
             "INSERT OR REPLACE INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)"
@@ -159,8 +159,8 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
     go_on(store, next)
 }
 
-/// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the
-/// index begins without it.
+/// Notes that the earlier index has not answered, and returns whether to ask it again, for ten minutes. After
+/// that the index begins without it.
 ///
 /// # Errors
 ///
@@ -177,7 +177,7 @@ pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreErro
     Ok(is_awaited)
 }
 
-/// Begins without the earlier index, and without what is stored of it: the half of a log tells false changes.
+/// Begins without the earlier index and the parts stored of it: half of a log would tell false changes.
 fn begin_without(store: &impl Store) -> Result<(), StoreError> {
     for statement in ["DELETE FROM meta WHERE key = 'state'", "DELETE FROM ends", "DELETE FROM changes"] {
         store.execute(statement, &[])?;
@@ -193,7 +193,7 @@ fn go_on(store: &impl Store, next: Option<PartKey>) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(next)]).map(drop)
 }
 
-/// The records that were taken over of the agents from `first` to `last`, without their scopes.
+/// Reads the taken-over records of the agents from `first` to `last`, without their scopes.
 pub(super) fn records(
     store: &impl Store,
     (first, last): (u64, u64),
@@ -215,7 +215,7 @@ fn read_page(row: &mut Columns) -> Result<(u64, Vec<u8>), StoreError> {
     Ok((row.number()?, row.blob()?))
 }
 
-/// Deletes the records that were taken over: all agents are read.
+/// Deletes the taken-over records, once all agents are read.
 pub(super) fn end(store: &impl Store) -> Result<(), StoreError> {
     store.execute("DELETE FROM earlier", &[]).map(drop)
 }

@@ -1,7 +1,7 @@
-//! Whether events tell all changes, proved at the newest block: nodes need not keep the state of older ones.
+//! A proof at the newest block that events tell all changes: nodes need not keep the state of older blocks.
 //!
-//! An attestation, a suspension and a reactivation change one word of an agent's record. With the words of
-//! before, the newest block's storage has to have the root that was seen before: then nothing else has
+//! An attestation, a suspension and a reactivation change one word of an agent's record. With the earlier
+//! words, the newest block's storage has to have the root that was seen before: then nothing else has
 //! changed, whatever the node lists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,42 +14,42 @@ use crate::{
     registry::row::Row,
 };
 
-/// Agents whose words are proved at once: some 3 KB each.
+/// Agents in one proof: some 3 KB each.
 const MOST_PROVED: usize = 256;
 
-/// Whether events tell all changes, as a proof at the newest block shows.
+/// Result of a proof at the newest block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// These agents' records are now as given, and nothing else has changed.
     All(BTreeMap<u64, Row>),
-    /// Something has changed that they do not tell.
+    /// Something has changed that the events do not tell.
     Less,
-    /// They change more of the storage, or the node has no proof.
+    /// The events change more of the storage, or the node has no proof.
     Unknown,
     /// The rows of these agents are needed.
     Needs(BTreeSet<u64>),
 }
 
-/// What such a proof takes.
+/// Inputs of such a proof.
 pub(super) struct TipProof<'a> {
     pub(super) registry: Address,
     pub(super) layout: Layout,
     /// The height of the rows' block.
     pub(super) block: u64,
-    /// The storage root that was seen there, and that of the newest block.
+    /// The storage root that was seen there; `newest` is that of the newest block.
     pub(super) seen: B256,
     pub(super) newest: B256,
     /// The rows of the agents that had an event, once known.
     pub(super) before: Option<&'a BTreeMap<u64, Row>>,
-    /// Another root than the one seen means that events are missing: the rows lack no late ones, and such
+    /// Another root than the seen one means that events are missing: the rows lack no late ones, and such
     /// events have been found to change records' words alone.
     pub(super) may_refute: bool,
 }
 
 impl TipProof<'_> {
-    /// Whether these events tell all changes since the rows' block.
+    /// Checks whether these events tell all changes since the rows' block.
     pub(super) fn told(&self, view: &View, events: &[Announced]) -> Result<Told, Halt> {
-        // Late events of before are no changes since, unless their agents had another one.
+        // Late events from before are no changes since, unless their agents had another event.
         let is_new = |event: &&Announced| event.number == 0 || event.number > self.block;
         let ids = events.iter().filter(is_new).map(|event| event.agent.filter(|_| event.is_plain));
         let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(Told::Unknown) };

@@ -1,7 +1,7 @@
 //! The words of texts, as the full-text table holds them and as they are searched. Splitting them here makes
 //! a search of a record's text agree with one of the table.
 
-/// The words of a text in lower case, separated by single spaces. A word is a run of letters and digits.
+/// Returns a text's words in lower case, separated by single spaces. A word is a run of letters and digits.
 pub(super) fn words(text: &str) -> String {
     let mut words = String::with_capacity(text.len());
     for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -13,8 +13,8 @@ pub(super) fn words(text: &str) -> String {
     words
 }
 
-/// The lower case of a Latin, Greek or Cyrillic letter. The standard library's tables for all scripts would
-/// add 5 KB to the Worker.
+/// Returns the lower case of a Latin, Greek or Cyrillic letter. The standard library's tables for all scripts
+/// would add 5 KB to the Worker.
 fn lower(letter: char) -> char {
     let code = u32::from(letter);
     let lower = match letter {
@@ -29,7 +29,7 @@ fn lower(letter: char) -> char {
     char::from_u32(lower).unwrap_or(letter)
 }
 
-/// Whether a text has all these [`words`]; the last may be a prefix.
+/// Returns whether a text has all these [`words`]; the last may be a prefix.
 pub(super) fn has_words(text: &str, wanted: &str) -> bool {
     let text = words(text);
     let (whole, last) = wanted.rsplit_once(' ').unwrap_or(("", wanted));
@@ -37,7 +37,7 @@ pub(super) fn has_words(text: &str, wanted: &str) -> bool {
         && text.split(' ').any(|found| found.starts_with(last))
 }
 
-/// The [`words`] as a full-text query: each is quoted, so that nothing in it is syntax.
+/// Quotes each of the [`words`] for a full-text query, so that nothing in it is syntax.
 pub(super) fn expression(wanted: &str) -> String {
     format!("\"{}\"*", wanted.replace(' ', "\" \""))
 }

@@ -1,4 +1,4 @@
-//! What a refresh found is planned, read and stored.
+//! Plans, reads and stores the changes that a refresh has found.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -21,11 +21,10 @@ use crate::index::{
     tables::{self, AgentWriter},
 };
 
-/// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
-/// registry.
+/// Changes beyond which a refill is quicker, if they also exceed 1 / [`LARGE_SHARE`] of the registry.
 const MANY_CHANGES: u64 = 2_000;
 const LARGE_SHARE: u64 = 4;
-/// Changes that are stored in one piece of work: it is bounded in time. More are stored by a refill, slice by
+/// Maximum changes that one piece of work stores, because its time is bounded. A refill stores more, slice by
 /// slice.
 const MOST_CHANGES: u64 = 20_000;
 /// Milliseconds between two parts of the sweep.
@@ -127,7 +126,7 @@ impl Work {
         let ids = std::mem::replace(&mut plan.ids, rest);
         let is_first = plan.read_at.is_none();
         let newest = plan.changed.until;
-        // Not older than what is stored, or compared.
+        // Not older than the stored or compared rows.
         let rows = self.state.phase.rows().map(|rows| rows.block).or(self.state.base().map(|(base, _)| base));
         let since = plan.changed.undone_since.or(rows);
         let since = since.map_or(u64::MAX, |since| since.number).min(newest.number);
@@ -310,7 +309,7 @@ impl Work {
         }
     }
 
-    /// Notes what events were asked for, and read, up to this block of the rows.
+    /// Notes the events that were requested and read, up to this block of the rows.
     fn note_asked(&mut self, changed: &Changed, block: Checkpoint, asks_again: bool) {
         let first_unsettled = self.state.phase.rows().map_or(block.number, Rows::first_unsettled);
         let asked = &mut self.state.asked;

@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// Which slice is stored.
+/// Position of a slice in its pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slice {
     /// One of several, and not the last one.
@@ -131,13 +131,13 @@ impl Work {
         Ok(())
     }
 
-    /// The last slice is for the next piece of work again: it left agents beyond the registry's last one.
+    /// Leaves the last slice to the next piece of work: agents beyond the registry's last one are stored.
     fn read_again(&mut self, store: &impl Store, pass: Pass) -> Result<(), IndexError> {
         self.state.phase = Phase::Filling { pass, before: None };
         Ok(self.state.save(store)?)
     }
 
-    /// Whether the first fill has stored all agents, and not made all that is derived from them.
+    /// Returns whether the first fill has stored all agents, but not made everything derived from them.
     pub(super) fn lacks_derived(&self, store: &impl Store) -> Result<bool, IndexError> {
         Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && self.derived(store)?.count() > 0)
     }
@@ -146,7 +146,7 @@ impl Work {
         Steps::left(store, self.config.part.max(1))
     }
 
-    /// Makes so many of what is derived from all agents, and with the last of it the shards as of this block.
+    /// Takes at most `most` of the [`Steps`]; the last one also makes the shards, as of this block.
     pub(super) fn make_derived(
         &mut self,
         store: &impl Store,
@@ -162,8 +162,8 @@ impl Work {
         Ok(())
     }
 
-    /// Stores a slice. False where a fill left agents beyond the registry's last one, too many for one piece
-    /// of work.
+    /// Stores a slice. Returns false if a fill left agents beyond the registry's last one, too many for one
+    /// piece of work.
     fn store_slice(
         &mut self,
         store: &impl Store,
@@ -205,7 +205,7 @@ impl Work {
         if slice != Slice::OneOf {
             let mut changes = changes();
             is_ended = changes.end_at(read.head.total)?;
-            // The compared rows answer meanwhile, all of one block.
+            // The compared rows answer meanwhile, and have to stay of one block.
             while !is_ended && !is_fill {
                 is_ended = changes.end_at(read.head.total)?;
             }
@@ -222,7 +222,7 @@ impl Work {
         Ok(is_ended)
     }
 
-    /// Counts a comparison that ends, if there is one, and found so many changes without events.
+    /// Counts a comparison that ends, if there is one, and its changes without events.
     pub(super) fn end_comparison(&mut self, changed: u64) {
         let Some(cause) = self.state.phase.cause() else { return };
         self.state.counters.comparisons += 1;

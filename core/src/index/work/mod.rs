@@ -40,7 +40,7 @@ use crate::{
     evidence::Layout,
 };
 
-/// What an index reads, and how.
+/// Configuration of an index's work.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The registry's address.
@@ -51,18 +51,18 @@ pub struct Config {
     pub limits: Limits,
     /// Agents per slice of a fill; a smaller registry is always read at one block.
     pub slice: u64,
-    /// Agents that the sweep reads every five minutes, where the storage root is not known.
+    /// Agents that the sweep reads every five minutes if the storage root is not known.
     pub sweep: u64,
     /// Agents that each refresh proves.
     pub proved: u64,
-    /// Agents of which a piece of work at the end of the first fill makes lists.
+    /// Agents of which one piece of work makes lists at the end of the first fill.
     pub part: u64,
-    /// Agents of a liable person up to which all are read for an answer about it. Of others, sums are kept.
+    /// Agents of a liable person up to which an answer about it reads all of them. Sums are kept for others.
     pub few_agents: u64,
     /// The sizes of the snapshot's files.
     pub files: FileSizes,
-    /// The storage layout of a registry with other code than this project's. The operator vouches with it
-    /// that this code keeps all state in its own storage, too.
+    /// The storage layout of a registry with other code than this project's. With it the operator also
+    /// vouches that this code keeps all state in its own storage.
     pub layout: Option<Layout>,
     /// The Keccak-256 of code that the operator vouches for to keep all state in its own storage. Without a
     /// layout, no record is proved.
@@ -77,7 +77,7 @@ enum Stage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
-    /// The next part is made of what is derived from all agents.
+    /// The next derived part is made of all agents.
     Derived,
     Done,
 }
@@ -104,7 +104,7 @@ pub struct Work {
     announced: BTreeSet<u64>,
     now_millis: u64,
     restarts: u32,
-    /// Endpoints that lag behind the rows, and are not asked any more.
+    /// Number of endpoints that lag behind the rows, and are no longer asked.
     left: usize,
     elapsed_ms: u32,
     /// The elapsed time at which the current run began.
@@ -144,7 +144,7 @@ impl Work {
         if is_owed && !work.state.compared.is_pausing(now_millis) {
             work.state.compare(Cause::Untold);
         }
-        // A state that could not be read says that all agents have been stored.
+        // A state that could not be read claims that all agents have been stored.
         let is_unknown = matches!(work.state.phase, Phase::Comparing { rows: None, .. });
         if is_unknown && work.derived(store)?.count() > 0 {
             work.state.refill(false);
@@ -157,7 +157,7 @@ impl Work {
         Ok(work)
     }
 
-    /// What was learned of the endpoints since the last update, for [`Endpoints::merge`].
+    /// Returns the facts learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.endpoints.update()
     }
@@ -205,7 +205,7 @@ impl Work {
         }
     }
 
-    /// Whether another endpoint is asked in place of one that lags behind the rows.
+    /// Switches from an endpoint that lags behind the rows to another one, and returns whether there is one.
     fn leaves_endpoint(&mut self) -> bool {
         self.left += 1;
         let is_other = self.left < self.endpoints.count();
@@ -238,7 +238,7 @@ impl Work {
         self.with_engine(|engine| engine.fail(failure))
     }
 
-    /// Merges what the run learned of the endpoints, even if it fails.
+    /// Runs `act`, and merges the facts that the run learned of the endpoints, even if it fails.
     fn with_engine(
         &mut self,
         act: impl FnOnce(&mut Engine) -> Result<(), QueryError>,
@@ -249,7 +249,7 @@ impl Work {
         Ok(outcome?)
     }
 
-    /// The state after the last step, which the host keeps for the next work and for answers.
+    /// Returns the state after the last step, which the host keeps for the next work and for answers.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -259,8 +259,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Compares all agents with the rows, because no events tell what has changed, or what has changed
-    /// between a pass's slices of several blocks.
+    /// Compares all agents with the rows, because no events tell the changes, or those between a pass's
+    /// slices of several blocks.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.counters.without_events += 1;
         // The node has no event of that block any more, or never had.
@@ -292,13 +292,13 @@ impl Work {
         self.find(store)
     }
 
-    /// All agents are stored as these rows, whose block was the newest one at `read_at`.
+    /// Completes the index with all agents stored as these rows. Their block was the newest at `read_at`.
     fn complete(&mut self, store: &impl Store, rows: Rows, read_at: u64) -> Result<(), IndexError> {
         let block = rows.block;
         let oldest = rows.recent.first().map_or(block.number, |recent| recent.number);
         tables::forget_written(store, oldest)?;
         self.state.phase = Phase::Complete(rows);
-        // A block that was the newest later than that was no newer one.
+        // A block noted as the newest at a later time is not newer than this one.
         self.state.read_at = read_at.max(self.state.read_at.min(self.now_millis));
         if self.state.log.began == 0 {
             self.state.log.began = self.now_millis;
@@ -306,7 +306,7 @@ impl Work {
         Ok(self.change_log(store, block).move_on()?)
     }
 
-    /// The version of the shards that change with rows of this block, which are about to be written.
+    /// Returns the version of the shards that change with rows of this block, which are about to be written.
     fn shard_version(&mut self, at: Checkpoint) -> ShardVersion {
         self.state.writes += 1;
         ShardVersion::new(at.number, at.hash, self.now_millis)

@@ -1,4 +1,4 @@
-//! The refresh: one query finds what changed, SQL plans what to read, another query reads it (`changed`).
+//! The refresh: one query finds the changes, SQL plans the reads, another query reads them (`changed`).
 //!
 //! ```text
 //!   find what changed --+--> nothing: done, and nothing is stored
@@ -9,9 +9,9 @@
 //!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A refresh that finds nothing takes one round trip. One with attestations takes three: the storage root,
-//! the events, and the proof of the agents' words, which is all that has changed. Another takes four: storage
-//! roots between the events, and the agents.
+//! A refresh without changes takes one round trip. One with attestations takes three: the storage root, the
+//! events, and the proof of the agents' words, if nothing else has changed. Any other takes four: it also
+//! reads storage roots between the events, and the agents.
 
 use super::{Stage, Work};
 use crate::{
@@ -32,13 +32,13 @@ use crate::{
 const RETRIES: u32 = 5;
 
 impl Work {
-    /// Starts the search for what changed.
+    /// Starts the search for changes.
     pub(super) fn find(&mut self, store: &impl Store) -> Result<(), IndexError> {
         let Some((block, _)) = self.state.base() else {
             self.read_slice(&Pass::default());
             return Ok(());
         };
-        // Between comparisons that found nothing, events are gone by even where they do not tell all changes.
+        // Between comparisons that found nothing, the index trusts events that do not tell all changes.
         let is_trusting = self.state.is_complete() && self.state.compared.is_pausing(self.now_millis);
         let records = if is_trusting { Vec::new() } else { self.records_to_prove(store)? };
         let state = &self.state;
@@ -79,7 +79,7 @@ impl Work {
         Ok(())
     }
 
-    /// The next records to prove, in the order of their ids.
+    /// Returns the next records to prove, in the order of their ids.
     fn records_to_prove(&mut self, store: &impl Store) -> Result<Vec<ExpectedRecord>, IndexError> {
         let (total, proved) = (self.state.total, self.config.proved);
         let is_provable = self.state.is_complete() && self.state.node.trust.proves_records();
@@ -133,7 +133,7 @@ impl Work {
                 older.dedup();
                 self.find_on(run, |query| FindChanges { older: Some(older), ..query })
             }
-            // The rows, or what they are compared with, are at least of the slices' block.
+            // The rows, or the slices they are compared with, are at least of the slices' block.
             (missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_)), _) if is_pinned => {
                 self.state.counters.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
                 self.find_on(run, |query| FindChanges { events: Events::Ignored, ..query })
@@ -152,7 +152,7 @@ impl Work {
                 asked.blocks = Some((asked.blocks.map_or(first, |(first, _)| first), newest.number));
                 asked.awaited = seen;
                 if self.state.node.lateness.is_known() && !run.query().was_late {
-                    // As they were before, which says little.
+                    // Only now it is known that events may be late: the search starts again with that.
                     return self.find(store);
                 }
                 self.wait_for_events(store)
@@ -161,7 +161,7 @@ impl Work {
         }
     }
 
-    /// Goes on with a search.
+    /// Continues a search with a changed query.
     fn find_on(
         &mut self,
         run: Box<Run<FindChanges>>,
@@ -171,7 +171,7 @@ impl Work {
         Ok(())
     }
 
-    /// The rows are also of a later block.
+    /// Advances unchanged rows to a later block.
     fn stay(
         &mut self,
         store: &impl Store,
@@ -195,7 +195,7 @@ impl Work {
         Ok(())
     }
 
-    /// The registry has changed, and no event tells how: it may be late. The rows stay those of their block.
+    /// Waits for the event of a change that none tells: it may be late. The rows stay those of their block.
     fn wait_for_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         let is_first = self.state.late().is_none();
         let since = self.state.wait_for_event(self.now_millis);
@@ -208,9 +208,9 @@ impl Work {
         Ok(())
     }
 
-    /// A proof has contradicted this agent's row, which has been read again. If the row was never true, and
-    /// that was no remedy or not the first time that day, all rows are compared, and answer nothing until
-    /// then.
+    /// Reacts to a proof that contradicted an agent's row, which has been read again. If the row was never
+    /// true, and reading it changed nothing or this is not the first time that day, all rows are compared,
+    /// and answer nothing until then.
     pub(super) fn doubt(
         &mut self,
         store: &impl Store,
