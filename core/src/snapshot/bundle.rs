@@ -1,25 +1,24 @@
-//! Several shards and segments in one answer, for those who hold the registry themselves: thousands of
+//! Several shards and segments in one answer, for clients with a copy of the registry: thousands of single
 //! requests would be more than a client is allowed in an hour.
 //!
-//! A request names them and their versions. The answer has, for each in the order asked, four bytes with
-//! the length of its bytes, and these. The length is 0 for one that is not given now: the newest manifest has
-//! another version of it, or the answer is full.
+//! A request names them and their versions. The answer has, for each in the order of the request, four bytes
+//! with the length of its bytes, and these. The length is 0 for one that is not given now: the newest
+//! manifest has another version of it, or the answer is full.
 
 use super::{ShardEntry, SnapshotError, wire::Bytes};
 
-/// The most shards and segments of a request.
+/// Maximum shards and segments of a request.
 pub const BUNDLE_MAX: usize = 32;
-/// The bytes beyond which no further one is given. They are of some 64 KiB at most, unless one place has
-/// more.
+/// Bytes beyond which no further file is given. A file has some 64 KiB at most, unless one place has more.
 pub const BUNDLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The names of shards and segments, as a request for them has it.
+/// Joins the names of shards and segments for a request.
 pub fn bundle_names(entries: &[ShardEntry]) -> String {
     let names: Vec<String> = entries.iter().map(ShardEntry::name).collect();
     names.join(",")
 }
 
-/// Reads what [`bundle_names`] writes; `None` for anything else, and for too many.
+/// Parses the output of [`bundle_names`]; `None` for anything else, and for too many names.
 pub fn parse_bundle_names(names: &str) -> Option<Vec<ShardEntry>> {
     let names = names.split(',').take(BUNDLE_MAX + 1);
     let entries: Vec<_> = names.map(ShardEntry::parse_name).collect::<Option<_>>()?;
@@ -35,7 +34,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds the next one's bytes, where there is room; `None` for one that is not given.
+    /// Adds the bytes of the next file, if there is room; `None` for one that is not given.
     pub fn push(&mut self, shard: Option<&[u8]>) {
         let has_room = |shard: &&[u8]| self.given == 0 || self.bytes.len() + shard.len() <= BUNDLE_BYTES_MAX;
         let shard = shard.filter(has_room).unwrap_or_default();
@@ -48,27 +47,27 @@ impl Bundle {
         self.bytes.extend_from_slice(shard);
     }
 
-    /// How many shards and segments it gives.
+    /// Returns the number of shards and segments that it gives.
     pub const fn given(&self) -> usize {
         self.given
     }
 
-    /// Whether it gives all: then it is the same for ever.
+    /// Returns whether it gives all, so that the answer never changes.
     pub const fn is_whole(&self) -> bool {
         self.missing == 0
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// The bytes of each of so many shards and segments; `None` for one that was not given.
+/// Splits an answer into the bytes of `count` shards and segments; `None` for one that was not given.
 ///
 /// # Errors
 ///
-/// [`SnapshotError::Damaged`] where it ends too early, or has more.
+/// [`SnapshotError::Damaged`] if the answer ends too early, or has more.
 pub fn read_bundle(bytes: &[u8], count: usize) -> Result<Vec<Option<&[u8]>>, SnapshotError> {
     let mut rest = Bytes(bytes);
     let mut shards = Vec::new();

@@ -5,34 +5,34 @@ use alloy_primitives::hex;
 use super::wire::Bytes;
 use crate::index::{ShardRange, ShardVersion};
 
-/// A shard or segment, as a manifest names it.
+/// The name of a shard or segment in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardEntry {
-    /// Its wallets.
+    /// Range of its wallets.
     pub range: ShardRange,
     /// Its version.
     pub version: ShardVersion,
 }
 
 impl ShardEntry {
-    /// Its range as 14 hexadecimal digits: the first place, and the number of bits.
+    /// Formats its range as 14 hexadecimal digits: the first place, and the number of bits.
     pub fn range_text(&self) -> String {
         hex::encode(
             (self.range.start << 8 | u64::from(self.range.bits)).to_be_bytes().get(1..).unwrap_or_default(),
         )
     }
 
-    /// Its version as 24 hexadecimal digits: the block, and the tag.
+    /// Formats its version as 24 hexadecimal digits: the block, and the tag.
     pub fn version_text(&self) -> String {
         hex::encode([&self.version.block.to_be_bytes()[..], &self.version.tag.to_be_bytes()].concat())
     }
 
-    /// Both texts, as a name.
+    /// Joins both texts to a name.
     pub fn name(&self) -> String {
         [self.range_text(), self.version_text()].join("-")
     }
 
-    /// Reads both texts; `None` for anything else.
+    /// Parses both texts; `None` for anything else.
     pub fn parse(range: &str, version: &str) -> Option<Self> {
         let (range, version) = (hex::decode(range).ok()?, hex::decode(version).ok()?);
         let (mut range, mut version) = (Bytes(&range), Bytes(&version));
@@ -43,7 +43,7 @@ impl ShardEntry {
         (range.0.is_empty() && version.0.is_empty()).then_some(entry)
     }
 
-    /// Reads a name; `None` for anything else.
+    /// Parses a name; `None` for anything else.
     pub fn parse_name(name: &str) -> Option<Self> {
         let (range, version) = name.split_once('-')?;
         Self::parse(range, version)

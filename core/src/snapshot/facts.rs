@@ -1,4 +1,4 @@
-//! What a shard or segment holds of a wallet.
+//! Facts about a wallet as a shard or segment stores them.
 
 use alloy_primitives::Address;
 
@@ -15,26 +15,26 @@ use crate::{
 const HAS_AGENT: u8 = 1;
 const ASK_CHAIN: u8 = 2;
 const SUPERSEDED: u8 = 3;
-/// Two bits: what ties the agent to its parent.
+/// Two bits: the agent's tie to its parent.
 const PARENT_BASIS: u8 = 4;
 /// The liable wallet's last event is the last attestation.
 const ATTESTED: u8 = 0x10;
-/// Its time less that of the last attestation follows.
+/// The time of the liable wallet's last event follows, less that of the last attestation.
 const ATTESTED_APART: u8 = 0x20;
 /// The block of the registration follows.
 const REGISTERED_IN: u8 = 0x40;
-/// What ties agents to their parents, as a record numbers it from 1 on.
+/// Ties of agents to their parents, as a record numbers them from 1 on.
 const PARENT_BASES: [ParentBasis; 3] = [ParentBasis::Registered, ParentBasis::Named, ParentBasis::Unknown];
 
-/// What is known of a wallet.
+/// Facts about a wallet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
-    /// Only the chain can tell: the index does not hold all that a verdict needs, such as a long scope.
+    /// The chain has to be asked: the index lacks facts that a verdict needs, such as a long scope.
     AskChain,
-    /// Changed since the file's version: a wider segment tells of it, or, to a manifest that names none, only
-    /// the chain can.
+    /// The wallet has changed since the file's version: a wider segment has its facts. With a manifest that
+    /// names no such segment, the chain has to be asked.
     Superseded,
-    /// All that a verdict needs.
+    /// All facts that a verdict needs.
     Known {
         /// The live agent.
         agent: Option<Box<LiveAgent>>,
@@ -56,19 +56,19 @@ pub struct LiveAgent {
     pub haftungsperson: Address,
     /// Its status.
     pub status: Status,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: u64,
-    /// When it last attested its compliance.
+    /// Time of the last attestation of compliance.
     pub last_attestation: u64,
     /// Its ancestors that are not Active, the nearest first.
     pub inactive_ancestors: Vec<(u64, Status)>,
-    /// When its liable wallet last attested or reported revenue, as far as that was seen; else 0.
+    /// Time at which its liable wallet last attested or reported revenue, if that was seen; else 0.
     pub attested_at: u64,
-    /// The height of the block with its registration, if all its events since were listed; else 0.
+    /// Height of the block with its registration, if all its events since were listed; else 0.
     pub registered_in: u64,
-    /// What ties it to its parent; `None` for a root.
+    /// Tie to its parent; `None` for a root.
     pub parent_basis: Option<ParentBasis>,
-    /// Its purpose.
+    /// Its operational scope.
     pub scope: String,
 }
 
@@ -77,16 +77,16 @@ pub struct LiveAgent {
 pub struct Former {
     /// Its id.
     pub id: u64,
-    /// How it ended.
+    /// Its final status.
     pub status: Status,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: u64,
-    /// When it ended; 0 where that is unknown.
+    /// Time of its end; 0 if that is unknown.
     pub ended_at: u64,
 }
 
 impl Facts {
-    /// Appends the record's bytes. What does not fit is for the chain to tell.
+    /// Appends the record's bytes, or those of [`AskChain`](Self::AskChain) if the facts do not fit.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let (agent, former) = match self {
             Self::Known { agent, former } => (agent, former),
@@ -102,7 +102,7 @@ impl Facts {
             bytes.push(0);
         }
         if let Some(agent) = agent {
-            // Nothing more is told than what has room.
+            // Values that do not fit are left out as unknown.
             let apart = i32::try_from(agent.attested_at.wrapping_sub(agent.last_attestation).cast_signed());
             let apart = apart.ok().filter(|_| agent.attested_at > 0);
             let registered_in = u32::try_from(agent.registered_in).ok().filter(|block| *block > 0);

@@ -1,4 +1,4 @@
-//! Manifests, shards and segments from an index.
+//! Makes manifests, shards and segments from an index.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,22 @@ use crate::{
     registry::{agent::Status, lineage::MAX_LEVELS, row::Row},
 };
 
-/// The index cuts longer scopes at a letter's beginning, so that those it cuts have at least these many
-/// bytes.
+/// Minimum bytes of scopes that the index has cut, which it does at a letter's beginning.
 const CUT_SCOPE_BYTES: usize = 253;
 
-/// The shards of an index, which stay the same for as long as [`State::writes`] does.
+/// The shards and segments of an index, which stay the same for as long as [`State::writes`] does.
 #[derive(Clone, Debug)]
 pub struct Shards {
     entries: Vec<ShardEntry>,
     segments: Vec<ShardEntry>,
-    /// The version of the widest segment, and what it holds.
+    /// The version of the widest segment, and its facts.
     recent: Option<(ShardVersion, BTreeMap<Address, Facts>)>,
     /// Every agent's record is readable, so that no other agent has or had a wallet.
     is_whole: bool,
 }
 
 impl Shards {
-    /// Reads them from the index's store.
+    /// Reads the shards and segments from the index's store.
     ///
     /// # Errors
     ///
@@ -52,12 +51,12 @@ impl Shards {
         })
     }
 
-    /// The manifest of the index with the state `state`.
+    /// Makes the manifest of the index with the state `state`.
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where no storage root
-    /// was seen at the rows' block, or an agent cannot be read.
+    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] if no storage root was
+    /// seen at the rows' block, or an agent cannot be read.
     pub fn manifest(&self, state: &State, identity: Identity) -> Result<Manifest, IndexError> {
         let block = state.block()?;
         let vouched = state.vouched().filter(|_| self.is_whole);
@@ -82,7 +81,7 @@ impl Shards {
     }
 }
 
-/// The bytes of a shard or segment; `None` where the index has another version of it by now.
+/// Makes the bytes of a shard or segment; `None` if the index has another version of it by now.
 ///
 /// # Errors
 ///
@@ -107,7 +106,7 @@ pub fn shard(
         Some(places) => ShardRows::of_places(store, &places)?,
         None => ShardRows::read(store, entry.range)?,
     });
-    // They are not as they were at this version any more.
+    // The facts of these wallets have changed since this version.
     let superseded = segments::above(store, entry.range, is_shard)?;
     if !superseded.is_empty() {
         for (wallet, facts) in &mut facts {
@@ -119,7 +118,7 @@ pub fn shard(
     Shard::encode(identity, entry, &facts).map(Some).map_err(|_| IndexError::Uncovered)
 }
 
-/// What a verdict needs, by wallet.
+/// Returns the facts that verdicts need, by wallet.
 fn facts(read: &ShardRows) -> BTreeMap<Address, Facts> {
     let mut of_wallet = BTreeMap::<Address, Vec<(u64, &IndexedAgent)>>::new();
     // Newest first.
@@ -130,7 +129,7 @@ fn facts(read: &ShardRows) -> BTreeMap<Address, Facts> {
     of_wallet.into_iter().map(|(wallet, agents)| (wallet, known(agents))).collect()
 }
 
-/// The facts of a wallet with these agents, the newest first; `None` where the index does not hold them all.
+/// Returns the facts of a wallet with these agents, the newest first; `None` if the index lacks some.
 fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
     let (mut agent, mut former) = (None, Vec::new());
     for (id, entry) in agents {
@@ -164,15 +163,15 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
     Some(Facts::Known { agent, former })
 }
 
-/// What ties an agent to its parent; `None` for a root.
+/// Returns an agent's tie to its parent; `None` for a root.
 fn parent_basis(row: &Row, parent: Option<&IndexedAgent>) -> Option<ParentBasis> {
     let parent = parent.filter(|parent| parent.row.record_is_readable());
     let wallets = parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
     (row.parent != 0).then(|| ParentBasis::of(row.creator, wallets))
 }
 
-/// The ancestors from a parent up that are not Active; `None` where one is not in the registry, or above the
-/// depth limit of a lineage.
+/// Returns the ancestors from a parent up that are not Active; `None` if one is not in the registry, or above
+/// the depth limit of a lineage.
 fn inactive_ancestors(rows: &BTreeMap<u64, IndexedAgent>, parent: u64) -> Option<Vec<(u64, Status)>> {
     let (mut levels, mut inactive, mut next) = (1, Vec::new(), parent);
     while next != 0 && levels < MAX_LEVELS {

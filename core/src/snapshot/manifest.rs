@@ -1,5 +1,4 @@
-//! The manifest: of which block the snapshot is, the version of each shard and segment, and what has changed
-//! last.
+//! The manifest: the block of the snapshot, the version of each shard and segment, and the latest changes.
 
 use core::{borrow::Borrow, ops::RangeInclusive};
 use std::collections::BTreeMap;
@@ -16,9 +15,9 @@ use crate::{
 };
 
 const MAGIC: [u8; 4] = *b"KYAM";
-/// Agents that share a range of the longest allowed prefix, at least.
+/// Minimum agents that share a range of the longest allowed prefix.
 const SHARING: u64 = 30;
-/// Agents that share a range of a shorter prefix, at most.
+/// Maximum agents that share a range of a shorter prefix.
 const RANGE_MAX: u64 = 2 * 16 * SHARING;
 /// The longest prefix of a range in hexadecimal digits.
 const PREFIX_DIGITS_MAX: u8 = 6;
@@ -34,22 +33,22 @@ pub struct Manifest {
     pub storage_root: B256,
     /// The registry's grace period in seconds.
     pub grace_seconds: u64,
-    /// Up to when the snapshot lacks no change, unix milliseconds.
+    /// Time up to which the snapshot lacks no change, in unix milliseconds.
     pub confirmed_at: u64,
     /// The number of agents.
     pub agents: u64,
-    /// The height after which the registry's events were listed without a gap, up to the block.
+    /// Height after which the registry's events were listed without a gap, up to the block.
     pub listed_after: Option<u64>,
     pub(super) shards: Vec<ShardEntry>,
-    /// The segments but the widest: by their bits, and by their places.
+    /// The segments but the widest, sorted by bits and then by place.
     pub(super) segments: Vec<ShardEntry>,
-    /// The widest segment: what has changed last.
+    /// The widest segment, with the latest changes.
     pub(super) recent: Option<Shard>,
 }
 
 impl Manifest {
-    /// A manifest of these shards without segments and listed events; the other parameters are the fields of
-    /// the same names.
+    /// Creates a manifest of these shards without segments and listed events; the other parameters are the
+    /// fields of the same names.
     pub const fn new(
         identity: Identity,
         as_of: AsOf,
@@ -73,18 +72,18 @@ impl Manifest {
         }
     }
 
-    /// A manifest with these segments, sorted by bits and then by place, and `recent` as the widest.
+    /// Sets the segments, sorted by bits and then by place, and `recent` as the widest.
     #[must_use]
     pub fn with_segments(self, segments: Vec<ShardEntry>, recent: Option<Shard>) -> Self {
         Self { segments, recent, ..self }
     }
 
-    /// Its bytes.
+    /// Encodes it to bytes.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Format`] where a version does not fit: it is of a later block, or four
-    /// billion blocks older.
+    /// [`SnapshotError::Format`] if a version does not fit: it is of a later block, or four billion blocks
+    /// older.
     pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
         let is_later = |recent: &Shard| recent.entry().version.block > self.as_of.block_number;
         if self.recent.as_ref().is_some_and(is_later) {
@@ -126,7 +125,7 @@ impl Manifest {
         Ok(wire::seal(&self.identity, bytes))
     }
 
-    /// Reads a manifest of any registry.
+    /// Parses a manifest of any registry.
     ///
     /// # Errors
     ///
@@ -136,7 +135,7 @@ impl Manifest {
         let format = rest.begin(MAGIC)?;
         let identity = Identity { chain_id: rest.u64()?, registry: rest.address()? };
         let mut rest = Bytes(wire::unseal(&identity, bytes)?);
-        // What was read above.
+        // Skips the fields that were read above.
         rest.take(4 + 1 + 8 + 20)?;
         let block_number = rest.u64()?;
         let (parent_hash, storage_root) = (B256::new(rest.array()?), B256::new(rest.array()?));
@@ -149,7 +148,7 @@ impl Manifest {
         let entry = |rest: &mut Bytes<'_>, start| {
             let (bits, age, tag) = (rest.byte()?, u64::from(rest.u32()?), rest.u32()?);
             let block = block_number.checked_sub(age).ok_or(SnapshotError::Damaged)?;
-            // A range begins where its own size allows, so that its wallets share its bits.
+            // A range begins at a multiple of its size, so that its wallets share its bits.
             match bits <= PLACE_BITS && start % (1 << (PLACE_BITS - bits)) == 0 {
                 true => {
                     let range = ShardRange { start, bits };
@@ -194,22 +193,22 @@ impl Manifest {
         Ok(Self { listed_after, ..manifest.with_segments(segments, recent) })
     }
 
-    /// The shards, by their places.
+    /// Returns the shards, by their places.
     pub fn shards(&self) -> &[ShardEntry] {
         &self.shards
     }
 
-    /// The segments that are files of their own, and the shards.
+    /// Returns the segments that are files of their own, and the shards.
     pub fn entries(&self) -> impl Iterator<Item = ShardEntry> {
         self.segments.iter().chain(&self.shards).copied()
     }
 
-    /// Whether it names a shard or segment.
+    /// Returns whether it names a shard or segment.
     pub fn names(&self, entry: ShardEntry) -> bool {
         self.shard_at(entry.range.start) == Some(entry) || self.segment(entry.range) == Some(entry)
     }
 
-    /// The shard of a wallet.
+    /// Returns the shard of a wallet.
     pub fn shard_of(&self, wallet: Address) -> Option<ShardEntry> {
         self.shard_at(place(wallet))
     }
@@ -225,8 +224,8 @@ impl Manifest {
         self.segments.get(index).copied()
     }
 
-    /// The files of which the first that has a wallet tells of it: segments, the widest first, and its shard.
-    /// Empty where the manifest itself holds the wallet.
+    /// Returns the files to search for a wallet, in this order: segments, the widest first, and its shard.
+    /// Empty if the manifest itself holds the wallet.
     pub fn entries_of(&self, wallet: Address) -> Vec<ShardEntry> {
         let place = place(wallet);
         if !matches!(self.recent_at(place, wallet), Ok(None)) {
@@ -241,20 +240,20 @@ impl Manifest {
         segments.chain(self.shard_at(place))
     }
 
-    /// The files that hold wallets of a range: segments, the widest first, and shards.
+    /// Returns the files that hold wallets of a range: segments, the widest first, and shards.
     pub fn entries_in(&self, range: ShardRange) -> impl Iterator<Item = ShardEntry> {
         let segments = self.segments.iter().copied();
         segments.filter(move |segment| segment.range.overlaps(range)).chain(self.shards_of(range))
     }
 
-    /// The shards that hold wallets of a range.
+    /// Returns the shards that hold wallets of a range.
     pub fn shards_of(&self, range: ShardRange) -> impl Iterator<Item = ShardEntry> {
         let first = self.shards.partition_point(|shard| shard.range.end() <= range.start);
         let of_range = self.shards.get(first..).unwrap_or_default().iter().copied();
         of_range.take_while(move |shard| shard.range.start < range.end())
     }
 
-    /// What the manifest itself says of a wallet, if it has changed last.
+    /// Returns the facts of a wallet in the manifest itself, if it is among the latest changes.
     ///
     /// # Errors
     ///
@@ -267,18 +266,18 @@ impl Manifest {
         self.recent.as_ref().map_or(Ok(None), |recent| recent.find_at(place, wallet))
     }
 
-    /// What the snapshot says of a wallet, by its [entries](Self::entries_of), which are among these files.
+    /// Returns the facts of a wallet by its [entries](Self::entries_of), which are among these files.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Another`] where one is not among them, [`SnapshotError::Damaged`].
+    /// [`SnapshotError::Another`] if one is not among them, [`SnapshotError::Damaged`].
     pub fn find(&self, files: &[&Shard], wallet: Address) -> Result<Facts, SnapshotError> {
         let of = |entry| files.iter().copied().find(|file| file.entry() == entry);
         self.look_up(wallet, |entry| of(entry).ok_or(SnapshotError::Another))
     }
 
-    /// What the snapshot says of a wallet. `file` gives those of its [entries](Self::entries_of) that are needed,
-    /// one after the other. Of a wallet that is in none, no agent is known: none has or had it.
+    /// Returns the facts of a wallet. `file` gives the needed ones of its [entries](Self::entries_of), one
+    /// after the other. A wallet that is in none has no facts: no agent has or had it.
     ///
     /// # Errors
     ///
@@ -300,8 +299,8 @@ impl Manifest {
         Ok(Facts::Known { agent: None, former: Vec::new() })
     }
 
-    /// All wallets of a range with what the snapshot says of them, by its [entries](Self::entries_in) in
-    /// `files`, which are the widest first.
+    /// Returns all wallets of a range with their facts, by its [entries](Self::entries_in) in `files`, the
+    /// widest first.
     ///
     /// # Errors
     ///
@@ -320,8 +319,8 @@ impl Manifest {
         Ok(wallets)
     }
 
-    /// How many hexadecimal digits the prefix of a range may have: so many that thirty agents or more share
-    /// it, at least one. One less is allowed until a registry that has just outgrown it has doubled, so that
+    /// Returns the allowed hexadecimal digits of a range's prefix: as many as thirty agents or more share,
+    /// and at least one. One less is allowed until a registry that has just outgrown it has doubled, so that
     /// an answer never holds more than some thousand verdicts.
     pub fn prefix_digits(&self) -> RangeInclusive<u8> {
         let most = prefix_digits_max(self.agents);
@@ -329,7 +328,7 @@ impl Manifest {
         most.checked_sub(1).filter(|digits| *digits > 0 && is_small(digits)).unwrap_or(most)..=most
     }
 
-    /// What it takes in memory.
+    /// Returns its size in memory.
     pub fn size_bytes(&self) -> usize {
         let entries = self.shards.capacity() + self.segments.capacity();
         let recent = self.recent.as_ref().map_or(0, Shard::size_bytes);
@@ -337,12 +336,12 @@ impl Manifest {
     }
 }
 
-/// What segments are sorted by.
+/// Returns the sort key of a segment.
 const fn key(segment: &ShardEntry) -> (u8, u64) {
     (segment.range.bits, segment.range.start)
 }
 
-/// How many hexadecimal digits the prefix of a range may have in a registry of so many agents.
+/// Returns the maximum hexadecimal digits of a range's prefix in a registry of this number of agents.
 pub fn prefix_digits_max(agents: u64) -> u8 {
     let is_shared = |digits: &u8| agents >> (4 * u32::from(*digits)) >= SHARING;
     (1..=PREFIX_DIGITS_MAX).rev().find(is_shared).unwrap_or(1)

@@ -25,7 +25,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The bytes of a shard with these wallets.
+    /// Encodes a shard with these wallets to bytes.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Shard {
         Ok(wire::seal(identity, bytes))
     }
 
-    /// Takes the bytes of the shard that a manifest names.
+    /// Parses the bytes of the shard that a manifest names.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Shard {
         Self::reopen(bytes, entry)?.in_order()
     }
 
-    /// Takes the bytes of the widest segment, as a sealed manifest has them.
+    /// Parses the bytes of the widest segment, as a sealed manifest has them.
     pub(super) fn of_manifest(bytes: Vec<u8>) -> Result<Self, SnapshotError> {
         let segment = Self::open(bytes)?;
         match segment.entry.range == ShardRange::ALL {
@@ -89,7 +89,7 @@ impl Shard {
         Ok(self)
     }
 
-    /// Takes bytes that [`parse`](Self::parse) has taken before: the seal and the wallets' order are not
+    /// Parses bytes that [`parse`](Self::parse) has accepted before: the seal and the wallets' order are not
     /// checked again.
     ///
     /// # Errors
@@ -113,12 +113,12 @@ impl Shard {
         Ok(Self { entry, count, bytes })
     }
 
-    /// Its name in the manifest.
+    /// Returns its name in the manifest.
     pub const fn entry(&self) -> ShardEntry {
         self.entry
     }
 
-    /// What it says of a wallet, by binary search in the directory; `None` for one that is not in it.
+    /// Returns the record of a wallet, found by binary search in the directory, or `None`.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Shard {
         self.find_at(place(wallet), wallet)
     }
 
-    /// [`find`](Self::find) with the wallet's place, so that it is not hashed again: that is most of a search.
+    /// Searches like [`find`](Self::find) with the wallet's place, without the hash: most of a search's time.
     pub(super) fn find_at(&self, place: u64, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
         if !self.entry.range.contains_place(place) {
             return Err(SnapshotError::Another);
@@ -145,7 +145,7 @@ impl Shard {
         Ok(None)
     }
 
-    /// All wallets of a range with what it says of them, by ascending wallet.
+    /// Returns all wallets of a range with their facts, by ascending wallet.
     ///
     /// # Errors
     ///
@@ -173,12 +173,12 @@ impl Shard {
         Facts::decode(&mut Bytes(record.ok_or(SnapshotError::Damaged)?), format)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What it takes in memory.
+    /// Returns its size in memory.
     pub const fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes.capacity()
     }

@@ -1,4 +1,4 @@
-//! The verdict on a wallet, made of what a snapshot says of it.
+//! The verdict on a wallet, made of its facts in a snapshot.
 
 use alloy_primitives::{Address, B256, U256};
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Facts {
-    /// The verdict on the wallet at `now`, or at the time up to which the manifest lacks no change where that
-    /// is later, as of the manifest's block; `None` where only the chain can tell.
+    /// Returns the verdict on the wallet as of the manifest's block, at the later of `now` and the time up to
+    /// which the manifest lacks no change; `None` if the chain has to be asked.
     pub fn verdict(self, wallet: Address, manifest: &Manifest, now: Timestamp) -> Option<Kya> {
         let Self::Known { agent, former } = self else { return None };
         let now = now.max(Timestamp::from_millis(manifest.confirmed_at));
@@ -33,15 +33,15 @@ impl Facts {
         Some(judge(agent, wallet, manifest, now).with_past(past))
     }
 
-    /// The part of the verdict at the manifest's block that evidence of that block proves; `None` where only
-    /// the chain can tell.
+    /// Returns the part of the verdict at the manifest's block that evidence of that block proves; `None` if
+    /// the chain has to be asked.
     pub fn provable(self, wallet: Address, manifest: &Manifest) -> Option<Kya> {
         let Self::Known { agent, .. } = self else { return None };
         Some(judge(agent, wallet, manifest, manifest.as_of.block_timestamp).as_proved())
     }
 }
 
-/// The verdict without the wallet's past.
+/// Makes the verdict without the wallet's past.
 fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, now: Timestamp) -> Kya {
     let known = agent.as_ref().map(|agent| (agent.wallet_events(manifest), agent.parent_basis));
     let (agent, grace) = (agent.map(|agent| agent.record(wallet)), U256::from(manifest.grace_seconds));
@@ -55,12 +55,12 @@ fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, no
 }
 
 impl LiveAgent {
-    /// What is known of the events by its liable wallet, at the manifest's block.
+    /// Returns the known events by its liable wallet, at the manifest's block.
     pub fn wallet_events(&self, manifest: &Manifest) -> WalletEvents {
         wallet_events(self.attested_at, self.registered_in, manifest.listed_after)
     }
 
-    /// As a record; what a verdict does not need is zero.
+    /// Converts it to a record with zeros in the fields that a verdict does not need.
     fn record(self, wallet: Address) -> Agent {
         Agent {
             agent_id: AgentId::from(self.id),

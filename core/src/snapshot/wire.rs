@@ -1,22 +1,22 @@
 //! Bytes of a snapshot: big-endian numbers, read within bounds, and the seal at the end.
 //!
 //! The seal is the beginning of a Keccak-256 over the chain's id, the registry's address and all bytes before
-//! it. It shows that the bytes are whole and of this registry; it proves nothing of their author.
+//! it. It shows that the bytes are whole and of this registry; it proves nothing about their author.
 
 use alloy_primitives::{Address, Keccak256};
 
 use super::{Identity, SnapshotError};
 
-/// The version of the format that is written.
+/// Version of the written format.
 pub(super) const FORMAT: u8 = 3;
 /// Version 2, without segments: holders keep its files.
 pub(super) const WITHOUT_SEGMENTS: u8 = 2;
-/// Version 1: without segments, and without what ties liable wallets to agents.
+/// Version 1, without segments and without the ties of liable wallets to agents.
 pub(super) const WITHOUT_LIABILITY: u8 = 1;
 /// Bytes of the seal.
 pub(super) const SEAL: usize = 8;
 
-/// Reads from the front; every read is checked.
+/// Reads numbers and bytes from the front; every read is checked.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -45,7 +45,7 @@ impl<'a> Bytes<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// 48 bits.
+    /// Reads 48 bits.
     pub(super) fn place(&mut self) -> Result<u64, SnapshotError> {
         let bytes: [u8; 6] = self.array()?;
         Ok(bytes.into_iter().fold(0, |place, byte| place << 8 | u64::from(byte)))
@@ -55,7 +55,7 @@ impl<'a> Bytes<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A number of entries that have so many bytes each, of which as many are there.
+    /// Reads a number of entries, and checks that as many entries of this size follow.
     pub(super) fn count(&mut self, bytes: usize) -> Result<usize, SnapshotError> {
         let count = self.u32()? as usize;
         let is_there = count.checked_mul(bytes).is_some_and(|length| length <= self.0.len());
@@ -66,7 +66,7 @@ impl<'a> Bytes<'a> {
         self.array().map(Address::new)
     }
 
-    /// Checks what every file begins with, and gives the version of its format.
+    /// Checks the beginning of a file, and returns the version of its format.
     pub(super) fn begin(&mut self, magic: [u8; 4]) -> Result<u8, SnapshotError> {
         match (self.array::<4>()?, self.byte()?) {
             (found, format @ WITHOUT_LIABILITY..=FORMAT) if found == magic => Ok(format),
@@ -92,7 +92,7 @@ pub(super) fn seal(identity: &Identity, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What is before the seal, which has to be right.
+/// Checks the seal, and returns the bytes before it.
 pub(super) fn unseal<'a>(identity: &Identity, bytes: &'a [u8]) -> Result<&'a [u8], SnapshotError> {
     let (content, seal) = bytes.split_last_chunk::<SEAL>().ok_or(SnapshotError::Damaged)?;
     if seal_of(identity, content) == *seal { Ok(content) } else { Err(SnapshotError::Damaged) }
