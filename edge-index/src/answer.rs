@@ -16,13 +16,13 @@ use worker::{Headers, Response, console_warn};
 
 use crate::sql::Sql;
 
-/// A response, or what the platform throws.
+/// A response, or an exception of the platform.
 pub(crate) type HttpResult = worker::Result<Response>;
 
 /// Agents in a piece of a list, which is made at once while other requests wait.
 const PIECE: u64 = 2_500;
 
-/// The form in which an answer is asked for.
+/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Document,
@@ -32,7 +32,7 @@ pub(crate) enum Form {
     Piece(Option<ListCursor>),
 }
 
-/// The document from rows that are all of one block, or from a list that was opened at an earlier block.
+/// Makes the document from rows of one block, or from a list that was opened at an earlier block.
 pub(crate) fn document(
     sql: &Sql,
     settings: &WorkerSettings,
@@ -40,7 +40,7 @@ pub(crate) fn document(
     (route, form): (&Route, Form),
 ) -> Result<Document, IndexError> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
-    // As of when the chain was asked, as the answers from a scan are.
+    // As of the time at which the chain was read, like the answers from a scan.
     let now = Timestamp::from_millis(state.read_at);
     match (form, route) {
         (Form::Events, Route::Changes { since, limit, liable: None }) => {
@@ -61,8 +61,8 @@ pub(crate) fn document(
     }
 }
 
-/// The answer where rows that are of one block have none. Where another source may know, it answers; a list
-/// that is too large is asked for in pieces.
+/// Makes the answer if rows of one block have none. Another source answers if it may know; a list that is too
+/// large is requested in pieces.
 pub(crate) fn unanswered(
     error: IndexError,
     (route, form): (&Route, Form),
@@ -76,7 +76,7 @@ pub(crate) fn unanswered(
     }
 }
 
-/// A document, with its head.
+/// Makes the response for a document, with its head.
 pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> HttpResult {
     let Document { body, etag, links, .. } = document;
     let block = state.as_of().map_or(0, |block| block.number);
@@ -86,18 +86,18 @@ pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> Http
     Ok(Response::from_bytes(body.into_bytes())?.with_headers(headers))
 }
 
-/// The progress of the index, the fault of its store, and the rows that the platform bills.
+/// Makes the response with the progress of the index, the fault of its store, and the rows billed.
 pub(crate) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> HttpResult {
     Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault, rows))
 }
 
-/// The answer where another source may know.
+/// Makes the answer if another source may know.
 pub(crate) fn not_covered() -> HttpResult {
     Response::from_json(&IndexAnswer::NotCovered)
 }
 
-/// The answer where the index could not be refreshed. An unreachable chain is an error for the client. After
-/// any other error a scan may answer, if the registry is not too large for one.
+/// Makes the answer if the index could not be refreshed. An unreachable chain is an error for the client.
+/// After any other error a scan may answer, if the registry is not too large for one.
 pub(crate) fn refusal(
     error: IndexError,
     route: &Route,
@@ -113,12 +113,12 @@ pub(crate) fn refusal(
     failure(error, settings)
 }
 
-/// An error for the client.
+/// Makes the response with an error for the client.
 pub(crate) fn failure(error: Error, settings: &WorkerSettings) -> HttpResult {
     Response::from_json(&IndexAnswer::Failure(error.redacted(&settings.redactor).body()))
 }
 
-/// Logs why the index is not kept up.
+/// Logs the error that keeps the index from being refreshed.
 pub(crate) fn warn(error: &IndexError, settings: &WorkerSettings) {
     match Error::try_from(error.clone()) {
         Ok(error) => console_warn!("index not kept up: {}", error.redacted(&settings.redactor)),

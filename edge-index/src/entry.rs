@@ -10,7 +10,7 @@ async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Respon
     Response::error("Not found", 404)
 }
 
-/// Alarms have been seen to stall.
+/// Sets the alarm again: alarms have been seen to stall.
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
     let Ok(settings) = WorkerSettings::of(&env) else { return };

@@ -13,13 +13,13 @@ pub(crate) struct Faults(RefCell<Option<Fault>>);
 #[derive(Clone)]
 pub(crate) struct Fault {
     pub(crate) error: StoreError,
-    /// When the work is tried again, unix milliseconds.
+    /// Time at which the work is tried again, in unix milliseconds.
     pub(crate) until: u64,
 }
 
 impl Faults {
-    /// Notes a failure, and logs it. False where it comes during the pause after another one, which it does
-    /// not prolong.
+    /// Notes a failure, and logs it. Returns false during the pause after another failure, which it does not
+    /// prolong.
     pub(crate) fn note(&self, error: &StoreError) -> bool {
         if self.pause().is_some() {
             return false;
@@ -33,17 +33,17 @@ impl Faults {
         true
     }
 
-    /// The failure, while it is too early to work again.
+    /// Returns the failure while it is too early to work again.
     pub(crate) fn pause(&self) -> Option<Fault> {
         self.0.borrow().clone().filter(|fault| unix_millis() < fault.until)
     }
 
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     pub(crate) fn kind(&self) -> Option<StoreFault> {
         self.0.borrow().as_ref().map(|fault| fault.error.fault())
     }
 
-    /// Work has succeeded.
+    /// Clears the failure after work that succeeded.
     pub(crate) fn end(&self) {
         *self.0.borrow_mut() = None;
     }

@@ -1,5 +1,5 @@
 //! The Worker that keeps the index of the read API: a Durable Object per chain and registry has the whole
-//! registry in SQLite ([`registry_core::index`]), where the setting `INDEX` says so. Its configuration is
+//! registry in SQLite ([`registry_core::index`]), if the setting `INDEX` says so. Its configuration is
 //! `wrangler.index.toml`.
 //!
 //! ```text

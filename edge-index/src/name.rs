@@ -1,5 +1,5 @@
-//! The name that an object has of the chain, the registry and the format of its rows. Alarms outlast a change
-//! of these settings: an object of another name rests.
+//! The name of an object, made of the chain, the registry and the format of its rows. Alarms outlast a change
+//! of these settings: an object with another name rests.
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::index::{
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl RegistryIndex {
-    /// Stores the object's name, by which an alarm knows whether it is still the settings'. Where that fails,
-    /// the next request does.
+    /// Stores the object's name, which an alarm compares with that of the settings. If it fails, the next
+    /// request stores the name.
     pub(crate) fn keep_name(&self, sql: &Sql, settings: &WorkerSettings) {
         if self.is_named.get() {
             return;
@@ -29,19 +29,19 @@ impl RegistryIndex {
         self.is_named.set(is_own || sql.execute(statement, &[name]).is_ok());
     }
 
-    /// Whether the rows are of the chain and registry of the settings.
+    /// Returns whether the rows are of the chain and registry of the settings.
     pub(crate) fn is_own(&self, sql: &Sql, settings: &WorkerSettings) -> Result<bool, StoreError> {
         let own = settings.index_name();
         Ok(own.is_some() && sql.noted("object")? == own)
     }
 
-    /// A part of the rows, which an object of the next format takes over. Nothing is written; the alarm looks
-    /// after the rows from now on.
+    /// Returns a part of the rows, which an object of the next format takes over. No row is written; the
+    /// alarm decides from now on when the rows are deleted.
     pub(crate) async fn part(&self, key: PartKey) -> HttpResult {
         let (sql, now) = (self.raw_sql(), unix_millis());
         let part = takeover::part(&sql, key).map_err(failed)?;
         if !part.is_empty() {
-            // What was not asked for long would be deleted by the next alarm.
+            // After a long time without requests, the next alarm would delete the rows.
             let until = sql.asked_at().map_err(failed)?.saturating_add(KEPT_MILLIS);
             self.set_alarm(now + if until > now + RESTS_MILLIS { RESTS_MILLIS } else { KEPT_MILLIS }).await?;
         }

@@ -1,13 +1,13 @@
 //! The object that keeps an index up to date: one for each chain and registry.
 //!
 //! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the
-//! lease, the last fault of the store, what is known of the endpoints, and the last state: a refresh that
-//! finds nothing changed writes none. One piece of [work](crate::upkeep) runs at a time; concurrent requests
-//! wait for it, each by a timer of its own.
+//! lease, the last fault of the store, known facts about the endpoints, and the last state: a refresh without
+//! changes writes none. One piece of [work](crate::upkeep) runs at a time; concurrent requests wait for it,
+//! each by a timer of its own.
 //!
-//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
-//! a pause, before which no request starts it: a quota would not last longer, and the chain would be read for
-//! nothing. Only an index that is corrupt is deleted, and filled anew.
+//! The store rolls its last transaction back if it fails, and the rows stay. The work is tried again after a
+//! pause. No request starts it earlier: that would not restore a quota, and would read the chain for nothing.
+//! Only a corrupt index is deleted, and filled anew.
 
 use std::{
     cell::{Cell, RefCell},
@@ -49,7 +49,7 @@ use crate::{
     upkeep::{WorkLease, config},
 };
 
-/// TTLs without a request after which an object is idle.
+/// Number of TTLs without a request after which an object is idle.
 const IDLE_CACHE_TIMES: u64 = 3;
 /// Restarts of a history because of reorgs.
 const HISTORY_RESTARTS: u32 = 3;
@@ -61,23 +61,23 @@ const NOTE_MILLIS: u64 = 30_000;
 pub struct RegistryIndex {
     pub(crate) state: worker::State,
     pub(crate) env: Env,
-    /// What is known of the endpoints; not worth storing.
+    /// Known facts about the endpoints; not worth storing.
     pub(crate) endpoints: chain::KnownEndpoints,
     /// The state after the last step, which is that of the rows.
     pub(crate) kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
     pub(crate) lease: Cell<WorkLease>,
-    /// Until when the alarm does not work after the chain has failed, unix milliseconds.
+    /// End of the alarm's pause after a failure of the chain, in unix milliseconds.
     pub(crate) paused_until: Cell<u64>,
     pub(crate) faults: Faults,
     /// Rows that were read and written since the object started.
     pub(crate) rows: Rc<Cell<RowsBilled>>,
     snapshots: Snapshots,
-    /// Whether a request for a manifest has refreshed the index since the object started.
+    /// A request for a manifest has refreshed the index since the object started.
     has_looked: Cell<bool>,
-    /// When the time of the last request was stored.
+    /// Time at which the time of the last request was stored.
     noted_at: Cell<u64>,
-    /// Whether the object's name is known to be stored.
+    /// The object's name is known to be stored.
     pub(crate) is_named: Cell<bool>,
 }
 
@@ -115,8 +115,8 @@ impl DurableObject for RegistryIndex {
     async fn alarm(&self) -> HttpResult {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let worked = match self.sql() {
-            // One of another release's format, or of other settings. An alarm that fails is set again by the
-            // platform.
+            // The object has another release's format, or other settings. The platform sets a failed alarm
+            // again.
             Err(StoreError::OtherFormat) => return self.rest().await,
             Ok(sql) if !self.is_own(&sql, &settings).map_err(failed)? => return self.rest().await,
             Ok(sql) => {
@@ -134,7 +134,7 @@ impl DurableObject for RegistryIndex {
 }
 
 impl RegistryIndex {
-    /// The response to a request of this version.
+    /// Responds to a request of this version.
     async fn respond(&self, mut request: Request) -> HttpResult {
         let IndexRequest { object, question } = request.json().await?;
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
@@ -197,7 +197,7 @@ impl RegistryIndex {
         self.answer(&sql, &settings, form, route.map_err(failed)?).boxed_local().await
     }
 
-    /// The database as it is, of whatever format.
+    /// Opens the database as it is, in any format.
     pub(crate) fn raw_sql(&self) -> Sql {
         Sql::new(&self.state.storage(), Rc::clone(&self.rows))
     }
@@ -215,7 +215,7 @@ impl RegistryIndex {
         Ok(sql)
     }
 
-    /// The state that the rows are of.
+    /// Returns the state of the rows.
     pub(crate) fn load(&self, sql: &Sql) -> Result<Rc<State>, StoreError> {
         if let Some(kept) = &*self.kept.borrow() {
             return Ok(Rc::clone(kept));
@@ -234,12 +234,12 @@ impl RegistryIndex {
         error
     }
 
-    /// Deletes all that is stored. Work that waits for the chain loses its lease: the rows that it would write
-    /// belong to those before.
+    /// Deletes all stored data. Work that waits for the chain loses its lease: the rows that it would write
+    /// belong to the deleted ones.
     pub(crate) async fn delete(&self) -> worker::Result<()> {
         self.lease.set(self.lease.get().revoked());
         let deleted = self.state.storage().delete_all().await;
-        // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
+        // A request that came meanwhile may have prepared tables and loaded a state that are gone now.
         self.lease.set(self.lease.get().revoked());
         self.is_prepared.set(false);
         self.noted_at.set(0);
@@ -248,7 +248,7 @@ impl RegistryIndex {
         deleted
     }
 
-    /// The answer where the store cannot even be opened.
+    /// Answers if the store cannot be opened.
     async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> HttpResult {
         self.keep_fault(error.clone()).await;
         match question {
@@ -259,7 +259,7 @@ impl RegistryIndex {
         }
     }
 
-    /// The progress, and the fault of the store if it failed.
+    /// Answers with the progress, and the fault of the store if it failed.
     async fn progress(&self, sql: &Sql) -> HttpResult {
         match self.load(sql) {
             Ok(state) => progress(&state, self.faults.kind(), self.rows.get()),
@@ -267,7 +267,7 @@ impl RegistryIndex {
         }
     }
 
-    /// The answer to a question, from an index that is fresh enough for it.
+    /// Answers a question from an index that is fresh enough for it.
     async fn answer(&self, sql: &Sql, settings: &WorkerSettings, form: Form, route: Route) -> HttpResult {
         let mut rpc_calls = 0;
         let seconds = match form {
@@ -276,7 +276,7 @@ impl RegistryIndex {
         };
         let millis = u64::from(seconds) * 1_000;
         let ready = match form {
-            // As of the block of its first piece, whatever block the index is at now.
+            // As of the block of its first piece, whatever the index's block is now.
             Form::Piece(Some(_)) => self.load(sql).map_err(IndexError::from),
             _ => self.ready(sql, settings, (millis, millis), &mut rpc_calls).await,
         };
@@ -302,7 +302,7 @@ impl RegistryIndex {
         }
     }
 
-    /// The answer where the index has none.
+    /// Answers if the index has no answer.
     async fn refuse(
         &self,
         sql: &Sql,
@@ -321,8 +321,8 @@ impl RegistryIndex {
         }
     }
 
-    /// What the index knows of these wallets. A verdict reads the chain from there on, so that the rows may
-    /// be a TTL old; rows that are older are refreshed by the alarm.
+    /// Answers with the excerpt for these wallets. A verdict reads the chain from there on, so that the rows
+    /// may be a TTL old; the alarm refreshes older rows.
     async fn excerpt(
         &self,
         sql: &Sql,
@@ -349,8 +349,8 @@ impl RegistryIndex {
         }
     }
 
-    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first,
-    /// but waits for no fill: there is no snapshot meanwhile, and the answer says when to ask again.
+    /// Answers with the manifest of the registry's snapshot, or a shard of it. The manifest may refresh the
+    /// index first, but waits for no fill: without a snapshot the answer says when to ask again.
     async fn snapshot(&self, sql: &Sql, settings: &WorkerSettings, entry: Option<ShardEntry>) -> HttpResult {
         let ready = match self.load(sql) {
             Ok(state) if entry.is_none() && may_look(&state) => {
@@ -377,7 +377,7 @@ impl RegistryIndex {
             Ok(Some(bytes)) => snapshot::respond(bytes),
             Err(IndexError::Store(error)) => {
                 self.keep_fault(error).await;
-                // A pause that has begun before is not told anew.
+                // An earlier pause may be under way, which this failure does not prolong.
                 let until = self.faults.pause().map_or(0, |fault| fault.until);
                 let seconds = until.saturating_sub(unix_millis()).div_ceil(1_000).max(1);
                 snapshot::refuse(&seconds.to_string())
@@ -392,7 +392,7 @@ impl RegistryIndex {
         }
     }
 
-    /// An agent's history, and the state that it is as of: a refreshed one after a reorg.
+    /// Reads an agent's history, and returns it with its state: a refreshed one after a reorg.
     async fn history(
         &self,
         sql: &Sql,
@@ -419,8 +419,8 @@ impl RegistryIndex {
         Err(RunError::BlockUnavailable.into())
     }
 
-    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A
-    /// failure is the store's fault, and no reason not to answer.
+    /// Notes the time of a request in storage, because the object may be evicted from memory at any time. A
+    /// failure is a fault of the store, and no reason to refuse an answer.
     async fn note_request(&self, sql: &Sql) {
         let now = unix_millis();
         if now < self.noted_at.get() + NOTE_MILLIS || self.faults.pause().is_some() {
@@ -433,7 +433,7 @@ impl RegistryIndex {
         }
     }
 
-    /// Whether there were requests lately.
+    /// Returns whether there were recent requests.
     pub(crate) fn is_in_use(&self, sql: &Sql, settings: &WorkerSettings) -> Result<bool, StoreError> {
         let idle =
             settings.millis_to_live(CacheScope::Agent).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
@@ -441,8 +441,8 @@ impl RegistryIndex {
     }
 }
 
-/// Whether a request for the manifest may look for changes. While all agents are compared, the alarm works;
-/// an event that is waited for is looked for when it is time.
+/// Returns whether a request for the manifest may look for changes. While all agents are compared, the alarm
+/// does the work; an awaited event is looked for when that is due.
 fn may_look(state: &State) -> bool {
     state.is_complete() && state.retry_at().is_none_or(|at| at <= unix_millis())
 }

@@ -18,26 +18,26 @@ use crate::{
     sql::Sql,
 };
 
-/// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
+/// Maximum milliseconds after which the chain has to confirm a manifest again.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
 
-/// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so
-/// that it lasts for as long as Workers keep it.
+/// Returns the maximum age of a manifest when it is handed out: a quarter of a verdict's TTL, so that it
+/// lasts for as long as Workers keep it.
 pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
     MANIFEST_AGE_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 4)
 }
 
-/// The versions of shards and segments, and what has changed last, kept until agents are written: a registry
-/// of a million agents has thousands.
+/// The versions of shards and segments, and the latest changes, kept until agents are written: a registry of
+/// a million agents has thousands of versions.
 #[derive(Default)]
 pub(crate) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
 
-/// What the state of an index says of its writes: when its change log began, and their number.
+/// The writes of an index: the start of its change log, and the number of writes.
 type WrittenState = (u64, u64);
 
 impl Snapshots {
-    /// The bytes of the manifest, or of a shard or segment; `None` for a version of it that the rows no
-    /// longer have.
+    /// Returns the bytes of the manifest, or of a shard or segment; `None` for a version of it that the rows
+    /// no longer have.
     pub(crate) fn answer(
         &self,
         sql: &Sql,
@@ -72,14 +72,14 @@ impl Snapshots {
     }
 }
 
-/// The answer where there is no manifest or shard: ask again after so many seconds, or never.
+/// Makes the answer without a manifest or shard: ask again after these seconds, or never.
 pub(crate) fn refuse(after: &str) -> HttpResult {
     let mut response = not_covered()?;
     response.headers_mut().set(RETRY_HEADER, after)?;
     Ok(response)
 }
 
-/// A manifest or shard as a response.
+/// Makes the response for a manifest or shard.
 pub(crate) fn respond(bytes: Vec<u8>) -> HttpResult {
     let headers = Headers::new();
     headers.set(SNAPSHOT_HEADER, "1")?;

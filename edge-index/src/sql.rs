@@ -20,7 +20,7 @@ extern "C" {
     ) -> Result<(), JsValue>;
 }
 
-/// What an object's storage holds, and the part of it from which on it is told.
+/// Maximum bytes of an object's storage, and the size from which on a warning is logged.
 const MOST_BYTES: u64 = 10_000_000_000;
 const WARNED_BYTES: u64 = MOST_BYTES / 10 * 8;
 
@@ -38,8 +38,7 @@ impl Sql {
         Self { sql: storage.sql(), storage: raw.clone().unchecked_into(), rows }
     }
 
-    /// Logs a database that is near the end of what an object's storage holds. Beyond it nothing can be
-    /// written.
+    /// Logs a database that is near the limit of an object's storage, beyond which nothing can be written.
     pub(crate) fn warn_of_size(&self) {
         let bytes = self.sql.database_size() as u64;
         if bytes > WARNED_BYTES {
@@ -47,12 +46,12 @@ impl Sql {
         }
     }
 
-    /// When the index was asked last, unix milliseconds; 0 where that is not known.
+    /// Returns the time of the last request in unix milliseconds; 0 if it is unknown.
     pub(crate) fn asked_at(&self) -> Result<u64, StoreError> {
         Ok(self.noted("asked_at")?.and_then(|at| at.parse().ok()).unwrap_or(0))
     }
 
-    /// What the object has noted under this key.
+    /// Reads the text that the object has noted under this key.
     pub(crate) fn noted(&self, key: &str) -> Result<Option<String>, StoreError> {
         let rows =
             self.execute("SELECT value FROM meta WHERE key = ?1", &[SqlValue::Text(key.to_owned())])?;
@@ -63,7 +62,7 @@ impl Sql {
     }
 
     /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
-    /// commit what was written before the failure.
+    /// commit the writes before the failure.
     pub(crate) fn transaction<T>(
         &self,
         work: impl FnOnce() -> Result<T, IndexError>,

@@ -25,13 +25,13 @@ const SLICE: u64 = 5_000;
 const PAUSE_MILLIS: u64 = 25;
 /// Milliseconds that a request waits for the fill: enough for some slices.
 const FILL_PATIENCE_MILLIS: u64 = 3_000;
-/// Milliseconds that an earlier index has for a part.
+/// Timeout in milliseconds of an earlier index's answer with a part.
 const PART_MILLIS: u64 = 10_000;
 /// Runtime margin added to the lease, beyond the time that the chain has.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 
-/// The right to work. Work that loses it while it waits for the chain writes nothing any more: what it has
-/// read may be of another block than the rows, or the rows are deleted.
+/// The lease of a piece of work. Work that loses it while it waits for the chain writes nothing any more: its
+/// results may be of another block than the rows, or the rows are deleted.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WorkLease {
     /// The fencing token: the number of the piece of work that has the lease.
@@ -41,15 +41,15 @@ pub(crate) struct WorkLease {
 }
 
 impl WorkLease {
-    /// The lease once the work under way has lost it, and other work may begin.
+    /// Returns the lease after the work under way has lost it, so that other work may begin.
     pub(crate) const fn revoked(self) -> Self {
         Self { number: self.number + 1, until: 0 }
     }
 }
 
 impl RegistryIndex {
-    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease,
-    /// and work that loses its lease ends early.
+    /// Does one piece of work, and returns whether it was done. It waits shortly if other work holds the
+    /// lease, and ends early if it loses its own.
     pub(crate) async fn work(
         &self,
         sql: &Sql,
@@ -73,8 +73,8 @@ impl RegistryIndex {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
         if worked.is_err() {
-            // What the work has stored is loaded. Where that is nothing, the state in memory stays: that the
-            // rows were confirmed is not stored.
+            // The stored state is loaded. If the work has stored nothing, the state in memory stays: its
+            // confirmations of the rows are not stored.
             let kept = self.kept.replace(None);
             if let (Err(IndexError::Query(_)), Some(kept)) = (&worked, kept)
                 && let Ok(stored) = self.load(sql)
@@ -98,8 +98,8 @@ impl RegistryIndex {
         worked.map(|()| is_own)
     }
 
-    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
-    /// more CPU time than one request is allowed.
+    /// Does one piece of work, if the index is in use and not fresh. Several per alarm might take more CPU
+    /// time than one request is allowed.
     pub(crate) async fn work_if_due(&self, sql: &Sql, settings: &WorkerSettings) -> Result<(), IndexError> {
         let state = self.load(sql)?;
         if self.is_in_use(sql, settings)? && self.due_at(&state, settings) <= unix_millis() {
@@ -141,8 +141,8 @@ impl RegistryIndex {
         }
     }
 
-    /// The state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds; where a refresh
-    /// fails, or takes too long, one that is not older than `usable`.
+    /// Returns the state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds; if a
+    /// refresh fails, or takes too long, one that is not older than `usable`.
     pub(crate) async fn ready(
         &self,
         sql: &Sql,
@@ -159,8 +159,8 @@ impl RegistryIndex {
         loop {
             let state = self.load(sql)?;
             let is_fresh = unix_millis() < due_for_renewal(state.read_at, max_age);
-            // With a TTL of 0, the rows must have been read since this request came. Where an event is
-            // waited for, the rows are true of the block that the answer names.
+            // With a TTL of 0, the rows must have been read since this request came. During the wait for an
+            // event, the rows are true of the block that the answer names.
             let is_current = state.read_at >= began || is_fresh || (has_worked && state.awaits_changes());
             if state.as_of().is_some() && is_current {
                 return Ok(state);
@@ -175,8 +175,8 @@ impl RegistryIndex {
             }
             let calls_before = *rpc_calls;
             match self.work(sql, settings, rpc_calls).boxed_local().await {
-                // A Worker's clock stands still until it waits for an answer, and what a fill ends with waits for
-                // none: alarms make it, one piece each.
+                // A Worker's clock stands still until it waits for an answer, and the end of a fill waits for
+                // none: alarms do its work, one piece each.
                 Ok(true) if state.ends_large_fill() && *rpc_calls == calls_before => {
                     return Err(IndexError::Incomplete { percent: state.percent() });
                 }
@@ -187,7 +187,7 @@ impl RegistryIndex {
         }
     }
 
-    /// Takes some parts over from the latest index of an earlier format; whether there are none left.
+    /// Takes over some parts of the latest index of an earlier format. Returns whether none are left.
     async fn take_over(&self, sql: &Sql, settings: &WorkerSettings, number: u64) -> Result<bool, IndexError> {
         for _ in 0..takeover::PARTS_AT_ONCE {
             let Some(place) = takeover::next(sql)? else { return Ok(true) };
@@ -251,7 +251,7 @@ impl RpcHost for LeasedHost<'_> {
     }
 }
 
-/// The configuration of the work at a time in unix milliseconds.
+/// Returns the configuration of the work at a time in unix milliseconds.
 pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
     Config {
         registry: settings.registry,
