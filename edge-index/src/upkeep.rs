@@ -36,7 +36,7 @@ const LEASE_MARGIN_MILLIS: u64 = 1_000;
 pub(crate) struct WorkLease {
     /// The fencing token: the number of the piece of work that has the lease.
     number: u64,
-    /// When the lease expires, unix milliseconds.
+    /// Expiry of the lease in unix milliseconds.
     pub(crate) until: u64,
 }
 

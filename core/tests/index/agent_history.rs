@@ -1,4 +1,4 @@
-//! What happened to one agent, on nodes that cap, prune, lie about or do not have events.
+//! The history of one agent, on nodes that cap, prune, lie about or do not have events.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ const BY: Address = Address::repeat_byte(0xb1);
 /// The newest block.
 const HEAD: u64 = 5_000_000;
 
-/// The time of a block; several blocks share a second.
+/// Returns the time of a block; several blocks share a second.
 const fn seconds(number: u64) -> u64 {
     NOW - (HEAD - number) / 5
 }
 
-/// An index of so many agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the
+/// Creates an index of agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the
 /// first, and a node with the events of their registrations.
 fn chain(agents: u64) -> Indexed {
     let block = |id: u64| 900_000 + id * 100_000;
@@ -56,7 +56,7 @@ fn suspend(node: &mut Node, number: u64, agent: u64, reason: &str) {
     node.emit(number, &AgentSuspended { agentId: U256::from(agent), by: BY, reason: reason.to_owned() });
 }
 
-/// Reports of agent 1, one a block from there on.
+/// Emits reports of agent 1, one per block from `first` on.
 fn report(node: &mut Node, first: u64, count: u64) {
     for place in 0..count {
         let (amount, currency, category) = (U256::from(place), "EUR".into(), "api".into());
@@ -65,7 +65,7 @@ fn report(node: &mut Node, first: u64, count: u64) {
     }
 }
 
-/// The life of agent 1, in a registry of three agents.
+/// Creates the life of agent 1, in a registry of three agents.
 fn life() -> Indexed {
     let mut index = chain(3);
     let (agent, node) = (U256::from(1), &mut index.node);
@@ -78,19 +78,19 @@ fn life() -> Indexed {
     index
 }
 
-/// The life of agent 1 on a node that serves logs so.
+/// Creates the life of agent 1 on a node with these logs.
 fn life_with(logs: Logs) -> Indexed {
     let mut index = life();
     index.node.quirks.logs = logs;
     index
 }
 
-/// A page, or `None` where the block is no more canonical.
+/// Reads a page; `None` if the block is no longer canonical.
 fn try_page(index: &mut Indexed, target: &str) -> Result<Option<Document>, IndexError> {
     page_of(index, target, &mut Endpoints::new(1, None), &mut 0)
 }
 
-/// The same by what is known of the endpoint, and the milliseconds that it takes.
+/// Reads a page with known facts about the endpoints, and adds the elapsed milliseconds to `took`.
 fn page_of(
     index: &mut Indexed,
     target: &str,
@@ -124,7 +124,7 @@ fn data(page: &Value) -> &[Value] {
     page["data"].as_array().unwrap()
 }
 
-/// All pages of agent 1's history, and the first of them. Each page has to say the same of what is missing.
+/// Reads all events of agent 1, and the first page. All pages have to say the same about missing events.
 fn all(index: &mut Indexed, limit: usize) -> (Vec<Value>, Value) {
     let first = page(index, &format!("?limit={limit}"));
     let (mut events, mut next) = (data(&first).to_vec(), first["next"].clone());
@@ -155,7 +155,7 @@ const LIFE: [&str; 8] = [
     "terminated",
 ];
 
-/// Positions of the events: they are listed once, and in order.
+/// Returns the positions of the events, which have to be listed once, and in order.
 fn in_order(events: &[Value]) -> Vec<(u64, u64)> {
     let place = |event: &Value| (event["blockNumber"].as_u64().unwrap(), event["logIndex"].as_u64().unwrap());
     let places: Vec<_> = events.iter().map(place).collect();
@@ -164,7 +164,7 @@ fn in_order(events: &[Value]) -> Vec<(u64, u64)> {
     places
 }
 
-/// The number of `eth_getLogs` so far.
+/// Counts the `eth_getLogs` calls so far.
 fn log_calls(index: &Indexed) -> usize {
     index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count()
 }

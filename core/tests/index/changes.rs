@@ -1,4 +1,4 @@
-//! What the list of changes promises, one by one.
+//! The promises of the list of changes, one by one.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{Indexed, common::prelude::*, promises::verdict};
 
 const DAY: u64 = 86_400;
 
-/// An index of ten agents, filled, that all attested a day before its clock; the cursor of its newest change.
+/// Creates an index of ten agents that attested a day before its clock, and returns its newest cursor.
 fn begun() -> (Indexed, Cursor) {
     let mut index = Indexed::filled(10, 0);
     index.attest(1, 10);
@@ -29,7 +29,7 @@ fn ids(changes: &[Change]) -> Vec<u64> {
     changes.iter().map(|change| change.agent_id.0.to()).collect()
 }
 
-/// The only change since a cursor, apart from those of what ties liable wallets to agents.
+/// Returns the only change since a cursor, apart from changes of the basis.
 #[track_caller]
 fn only(index: &Indexed, since: Cursor) -> Change {
     let mut changes = changes(index, Since::Cursor(since));
@@ -42,13 +42,13 @@ fn now(index: &Indexed) -> Cursor {
     index.changes(Since::Now, 1).unwrap().next
 }
 
-/// Suspends agent 4; the number of the block.
+/// Suspends agent 4, and returns the number of the block.
 fn suspend(index: &mut Indexed) -> u64 {
     index.mine_with_events(&[4], |registry, _| registry.agents[3].status = 1);
     index.history.number()
 }
 
-/// What a change is from, or to, apart from the basis.
+/// Returns a standing without its basis.
 fn stands(standing: Option<Standing>) -> Option<(Status, Decision)> {
     standing.map(|Standing { status, decision, .. }| (status, decision))
 }
@@ -209,7 +209,7 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
         let former = verdict(&mut index, &agent).0["formerAgents"][0].clone();
         assert_eq!((&former["agentId"], &former["endedAt"]), (&json!(5), &expected));
 
-        // Long after its change is no longer kept, it is still known; and forgotten once it is undone.
+        // The end is still known long after its change is deleted, and forgotten once it is undone.
         index.refresh_after(2 * KEPT_SECONDS);
         assert_eq!(verdict(&mut index, &agent).0["formerAgents"][0]["endedAt"], expected);
         index.history.blocks = kept;

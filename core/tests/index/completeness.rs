@@ -1,14 +1,14 @@
-//! Up to when the rows lack nothing, on nodes that prove their newest block alone and a registry that is
-//! never quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
+//! The time up to which the rows lack nothing, on nodes that prove their newest block alone and a registry
+//! that is never quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
 
 use registry_core::index::Counters;
 
 use crate::{Indexed, common::prelude::*, snapshot};
 
-/// What a block does, apart from its attestations.
+/// Further changes of a block, apart from its attestations.
 type Also = fn(&mut Indexed, u64);
 
-/// An index after so many refreshes.
+/// Creates an index and refreshes it as often.
 fn busy(refreshes: u64) -> Indexed {
     let mut index = Indexed::filled(60, 0);
     index.node.quirks.proofs = Proofs::Newest;
@@ -19,7 +19,7 @@ fn busy(refreshes: u64) -> Indexed {
     index
 }
 
-/// A block 2 s after the last one, with two attestations and some agent suspended or active again.
+/// Mines a block 2 s after the last one, with two attestations and some agent suspended or active again.
 fn mine(index: &mut Indexed, round: u64) {
     let seconds = index.newest().seconds + 2;
     let [one, other, third] = [3, 7, 11].map(|step| round * step % 40);
@@ -32,7 +32,7 @@ fn mine(index: &mut Indexed, round: u64) {
     index.history.edit(|mined| mined.seconds = seconds);
 }
 
-/// A refresh after some blocks, and how many seconds ago the snapshot lacked nothing; `None` without one.
+/// Refreshes after eight blocks, and returns the age of the snapshot in seconds; `None` without one.
 fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
     for block in 0..8 {
         mine(index, round * 8 + block);
@@ -42,7 +42,7 @@ fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
     Some(index.now - snapshot::manifest(index).ok()?.confirmed_at / 1_000)
 }
 
-/// What registrations and reports do to the newest block.
+/// Adds a registration or a report to the newest block in some rounds.
 fn register_or_report(index: &mut Indexed, round: u64) {
     index.history.edit(|mined| {
         let mut registry = (*mined.registry).clone();

@@ -4,16 +4,16 @@ use registry_core::index::{IndexError, ListChunk, ListCursor};
 
 use crate::{Indexed, common::prelude::*};
 
-/// Seconds for which a list stays open without a question.
+/// Seconds for which a list stays open without a request.
 const FORGOTTEN: u64 = 60;
 
-/// A list that was read in part.
+/// A partly read list.
 struct OpenList {
     /// The list in one piece, as it was when this one was opened.
     whole: String,
     text: String,
     next: ListCursor,
-    /// When it was last asked for.
+    /// Time of the last request for it.
     used: u64,
 }
 
@@ -30,13 +30,13 @@ impl Indexed {
     }
 }
 
-/// How many lists are open, and what is kept for them.
+/// Counts the open lists, and the agents kept for them.
 fn kept(index: &Indexed) -> [i64; 2] {
     ["lists", "former_agents"].map(|table| index.database.number(&format!("SELECT count(*) FROM {table}")))
 }
 
 impl Lists {
-    /// Opens another list, as of `now`, if it is not one too many.
+    /// Opens another list, as of `now`, unless too many are open.
     pub(crate) fn open(&mut self, index: &Indexed, now: u64) {
         if self.0.len() > 2 {
             return;
@@ -49,13 +49,13 @@ impl Lists {
         }
     }
 
-    /// Goes on with some of them.
+    /// Continues some of the lists.
     pub(crate) fn go_on(&mut self, index: &Indexed, random: &mut Random) -> Result<(), String> {
         for mut list in std::mem::take(&mut self.0) {
             let mut next = Some(list.next);
             for _ in 0..random.below(3) {
                 let Some(cursor) = next else { break };
-                // What goes between the two Workers is text.
+                // The cursor goes between the two Workers as text.
                 let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
                 match index.next_chunk(cursor, 1 + random.below(3)) {
                     Ok(piece) => {
@@ -78,7 +78,7 @@ impl Lists {
     }
 }
 
-/// A block in which all these agents are suspended, or active again.
+/// Mines a block in which all these agents are suspended, or active again, and refreshes.
 fn toggle(index: &mut Indexed, ids: &[u64]) {
     index.mine_with_events(ids, |registry, _| {
         for id in ids {

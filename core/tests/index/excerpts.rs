@@ -1,10 +1,10 @@
-//! Verdicts with a past from the index: asked beside the chain, early, late or never.
+//! Verdicts with a past from the index, of which the excerpt arrives early, during the round trip, or never.
 
 use registry_core::api::question::LateExcerpt;
 
 use crate::{Indexed, common::prelude::*, liability, promises::verdict};
 
-/// The [`verdict`] on an agent's wallet with an excerpt that arrives during the first round trip.
+/// Returns the [`verdict`] on an agent's wallet with an excerpt that arrives during the first round trip.
 fn during(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let (late, excerpt) = (LateExcerpt::default(), index.excerpt(&[of.agentWallet]));
     let asked = question(&format!("/api/v1/kya/{}", of.agentWallet));

@@ -1,4 +1,4 @@
-//! A chain that changes by chance: registrations, transitions, reports, and reorganisations of any depth.
+//! A chain with random registrations, transitions, reports, and reorganisations of any depth.
 
 use std::{collections::BTreeMap, collections::HashMap, rc::Rc};
 
@@ -6,24 +6,24 @@ use alloy_primitives::keccak256;
 
 use crate::common::prelude::*;
 
-/// The chain, and every block that ever was one of it.
+/// The chain, and every block that was ever part of it.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) blocks: BTreeMap<u64, Mined>,
     pub(crate) ever: HashMap<B256, Rc<PlainRegistry>>,
     mined: u64,
-    /// Seconds from a block to the next, at most.
+    /// Maximum seconds from a block to the next.
     pub(crate) pace: u64,
-    /// Events are left out once in so many times; 0 is never.
+    /// One in this number of events is left out; none if it is 0.
     pub(crate) lies: u64,
-    /// Changes without an event.
+    /// Number of changes without an event.
     pub(crate) silent: u64,
-    /// Those of them in blocks with other events.
+    /// Number of changes without an event in blocks with other events.
     pub(crate) hidden: u64,
 }
 
 impl History {
-    /// A chain of one block with so many agents.
+    /// Creates a chain of one block with this number of agents.
     pub(crate) fn new(agents: u64, random: &mut Random) -> Self {
         let mut registry = PlainRegistry::with_agents(0);
         for _ in 0..agents {
@@ -32,7 +32,7 @@ impl History {
         Self::of(1, registry)
     }
 
-    /// A chain that has this registry from one block on.
+    /// Creates a chain that has this registry from one block on.
     pub(crate) fn of(number: u64, registry: PlainRegistry) -> Self {
         let mut history = Self { pace: 40, ..Self::default() };
         history.push(number, NOW - 100_000, registry, Vec::new());
@@ -86,11 +86,11 @@ impl History {
         self.push(self.number() + 1, seconds, registry, events);
     }
 
-    /// Undoes so many blocks, and mines others in their place.
+    /// Undoes `depth` blocks, and mines others in their place.
     pub(crate) fn reorganise(&mut self, depth: u64, random: &mut Random) {
         let newest = self.number();
         let kept = newest.saturating_sub(depth).max(1);
-        // What comes instead is as young as what it replaces.
+        // The new blocks are not older than the replaced ones.
         let seconds = self.newest().seconds + 1;
         self.blocks.retain(|number, _| *number <= kept);
         let length = (newest - kept + random.below(3)).saturating_sub(random.below(2)).max(1);
@@ -99,7 +99,7 @@ impl History {
     }
 }
 
-/// What agents say that they are for.
+/// Operational scopes of agents.
 const SCOPES: [&str; 10] = [
     "",
     "Trades energy; sells carbon rights",
@@ -113,7 +113,7 @@ const SCOPES: [&str; 10] = [
     "’ — …",
 ];
 
-/// Changes the registry in one way of 12, and gives the id of the agent that was changed.
+/// Changes the registry in one of 12 ways, and returns the id of the changed agent.
 fn change(registry: &mut PlainRegistry, kind: u64, seconds: u64, random: &mut Random) -> Option<u64> {
     let total = registry.agents.len() as u64;
     if kind < 3 {

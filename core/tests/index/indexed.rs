@@ -1,5 +1,5 @@
-//! An index with its host: the database, the clock, the endpoints that answer or fail; the chain that its
-//! node sees; and what its answers are held against.
+//! An index with its host (the database, the clock, endpoints that answer or fail), the chain that its node
+//! sees, and the checks of its answers.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -22,26 +22,26 @@ pub(crate) struct Indexed {
     pub(crate) node: Node,
     pub(crate) history: History,
     pub(crate) random: Random,
-    /// How the second endpoint of the same chain misbehaves, and how often a connection fails.
+    /// Quirks of the second endpoint of the same chain, and the failures of connections.
     pub(crate) second: Option<(Quirks, Failures)>,
     pub(crate) kept: Option<State>,
     /// Replies after which the next work dies.
     pub(crate) dies_after: Option<u64>,
     pub(crate) now: u64,
-    /// Standings as the changes list them, how far they have been read, and when.
+    /// The cursor up to which changes have been read, the standings by these changes, and the time.
     pub(crate) standings: Option<(Cursor, BTreeMap<u64, Standing>, u64)>,
-    /// Shards that a host has fetched.
+    /// Files that a host has fetched.
     pub(crate) shelf: RefCell<snapshot::Shelf>,
 }
 
-/// One in so many connections fails.
+/// Random failures of connections: one in `one_in` fails.
 pub(crate) struct Failures {
     pub(crate) one_in: u64,
     pub(crate) random: Random,
 }
 
 impl Indexed {
-    /// An empty index that is filled in slices of so many agents.
+    /// Creates an empty index that is filled in slices of `slice` agents.
     pub(crate) fn new(history: History, slice: u64, sweep: u64) -> Self {
         let config = Config { proved: 1, layout: Some(proofs::layout()), ..config(REGISTRY, slice, sweep) };
         let mut index = Self {
@@ -87,19 +87,19 @@ impl Indexed {
         self.newest().registry.agents.clone()
     }
 
-    /// The node sees the chain as it is now.
+    /// Shows the node the chain as it is now.
     pub(crate) fn show(&mut self) {
         (self.node.block, self.node.chain) = (self.history.number(), self.history.blocks.clone());
     }
 
-    /// One piece of work with the chain as it is now; the node's log is of it alone.
+    /// Does one piece of work with the chain as it is now, and clears the node's log before.
     pub(crate) fn refresh(&mut self) {
         self.node.log.clear();
         self.show();
         self.work().unwrap();
     }
 
-    /// Mines a block with a change, and an event of each agent that it changes. The change is given the
+    /// Mines a block with a change, and an event of each agent that it changes. The change receives the
     /// block's time.
     pub(crate) fn mine(&mut self, change: impl FnOnce(&mut PlainRegistry, u64)) {
         self.history.mine(0, &mut self.random);
@@ -114,19 +114,19 @@ impl Indexed {
         });
     }
 
-    /// The same with events of these agents only.
+    /// Mines a block with a change, and events of these agents only.
     pub(crate) fn mine_with_events(&mut self, events: &[u64], change: impl FnOnce(&mut PlainRegistry, u64)) {
         self.mine(change);
         self.history.edit(|mined| mined.events = events.to_vec());
     }
 
-    /// Mines a block in which so many agents are attested, from `first` on.
+    /// Mines a block in which `count` agents from `first` on are attested.
     pub(crate) fn attest(&mut self, first: u64, count: u64) {
         self.attest_silently(first, count);
         self.history.edit(|mined| mined.events = (first..first + count).collect());
     }
 
-    /// The same without an event.
+    /// Mines a block with these attestations, without an event.
     pub(crate) fn attest_silently(&mut self, first: u64, count: u64) {
         self.mine_with_events(&[], |registry, seconds| {
             (first..first + count).for_each(|id| registry.agents[id as usize - 1].lastAttestation = seconds);
@@ -143,13 +143,13 @@ impl Indexed {
         self.refresh();
     }
 
-    /// A block without events, and a refresh so many seconds later.
+    /// Mines a block without events, and refreshes `seconds` later.
     pub(crate) fn idle_for(&mut self, seconds: u64) {
         self.idle();
         self.refresh_after(seconds);
     }
 
-    /// A block without events at this time, and a refresh then.
+    /// Mines a block without events at this time, and refreshes then.
     pub(crate) fn idle_until(&mut self, seconds: u64) {
         self.idle();
         self.history.edit(|mined| mined.seconds = seconds);
@@ -174,7 +174,7 @@ impl Indexed {
         self.ask_within(target, now, Bounds::DEFAULT)
     }
 
-    /// The same with less or more to read for a page of a list.
+    /// Returns a document with other bounds for a page of a list, and its links.
     pub(crate) fn ask_within(&self, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
         let (route, now) = (Route::parse(target).unwrap(), Timestamp::from_seconds(now));
         let mut document = self.read(|index| index.within(bounds).document(&route, now)).unwrap();
@@ -182,7 +182,7 @@ impl Indexed {
         (read(document), links)
     }
 
-    /// A list's pages, each of which links to the next.
+    /// Reads a list's pages, each of which has to link to the next.
     pub(crate) fn pages(&self, first: &str, now: u64, bounds: Bounds) -> Vec<Value> {
         let (mut pages, mut target) = (Vec::new(), first.to_owned());
         loop {
@@ -202,13 +202,13 @@ impl Indexed {
         excerpt
     }
 
-    /// The node's answer to a question, with what the index knows of its wallets.
+    /// Returns the node's answer to a question, with the index's excerpt for its wallets.
     pub(crate) fn ask_node(&mut self, target: &str, excerpt: LateExcerpt) -> Document {
         self.node.log.clear();
         self.node.run(Question { excerpt: Some(excerpt), ..question(target) }).unwrap()
     }
 
-    /// One piece of work; false where it did not come to its end.
+    /// Does one piece of work, and returns whether it came to its end.
     pub(crate) fn work(&mut self) -> Result<bool, IndexError> {
         let now = self.now * 1_000;
         let kept = self.kept.take();
@@ -230,7 +230,7 @@ impl Indexed {
                         Some((status, body)) => work.feed(Reply { status, body: &body }),
                         None => work.fail(Failure::TimedOut),
                     };
-                    // As the object does: what was learnt of an endpoint is kept where the work fails, too.
+                    // As the object does: facts learned of an endpoint are kept even if the work fails.
                     self.endpoints.merge(&work.update());
                     fed?;
                 }
@@ -240,7 +240,7 @@ impl Indexed {
         Ok(true)
     }
 
-    /// The reply of the batch's endpoint; `None` where the connection fails.
+    /// Returns the reply of the batch's endpoint; `None` if the connection fails.
     fn post(&mut self, batch: &Batch) -> Option<(u16, Vec<u8>)> {
         let Some((quirks, failures)) = &mut self.second else { return Some(self.node.post(batch)) };
         if failures.random.once_in(failures.one_in) {
@@ -255,9 +255,9 @@ impl Indexed {
         Some(reply)
     }
 
-    /// Works until the index is complete and as of the chain's newest block, which machines that lag have
-    /// after a while: as long as one lacks it, a reading that takes many replies may be of an older block
-    /// each time. So it may while two nodes lose posts, where a reading takes dozens of them.
+    /// Works until the index is complete and as of the chain's newest block. After a while no machine lags
+    /// and no post is lost any more: until then, a reading that takes many replies may be of an older block
+    /// each time.
     pub(crate) fn catch_up(&mut self) -> Result<(), String> {
         let (mut last, lags) = (Ok(true), self.node.quirks.lags);
         let one_in = self.second.as_ref().map(|(_, failures)| failures.one_in);
@@ -287,7 +287,7 @@ impl Indexed {
         self.read(|index| index.changes(since, limit))
     }
 
-    /// Plays the changes back, and holds what they come to against that registry.
+    /// Replays the changes, and compares the resulting standings with that registry.
     pub(crate) fn changes_come_to(&mut self, registry: &PlainRegistry) -> Result<(), String> {
         let current_from = (self.state().read_at / 1_000).saturating_sub(registry.grace_seconds.unwrap());
         let standing = |agent: &AgentRecord| {
@@ -335,21 +335,21 @@ impl Indexed {
         Ok(())
     }
 
-    /// Holds every answer against the newest block.
+    /// Compares every answer with the newest block.
     #[track_caller]
     pub(crate) fn is_right(&self) {
         let newest = self.newest();
         self.is_like(&newest.registry, newest.seconds + 1_000).unwrap();
     }
 
-    /// Holds every answer against the index's own block.
+    /// Compares every answer with the index's own block.
     #[track_caller]
     pub(crate) fn is_right_at_its_block(&self) {
         let block = self.state().as_of().unwrap();
         self.is_like(&self.history.ever[&block.hash], block.seconds + 1_000).unwrap();
     }
 
-    /// Holds every answer against a scan of that registry.
+    /// Compares every answer with a scan of that registry.
     pub(crate) fn is_like(&self, registry: &PlainRegistry, now: u64) -> Result<(), String> {
         let scan = registry.scan();
         let agents = registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap());
@@ -401,7 +401,7 @@ impl Indexed {
     }
 }
 
-/// The tree below an agent, from plain lists.
+/// Builds the tree below an agent from plain lists.
 fn tree(agents: &[Agent], root: u64) -> lineage::LineageNode {
     let member = |id: U256| {
         let agent = &agents[id.to::<usize>() - 1];

@@ -1,4 +1,4 @@
-//! What rows, shards and excerpts know of the events by liable wallets, held against the chain's.
+//! Events by liable wallets in rows, shards and excerpts, compared with the chain's.
 
 use alloy_sol_types::SolEvent as _;
 use registry_core::liability::{Basis, WalletEvents, parent_basis};
@@ -9,12 +9,12 @@ use registry_core::{registry::agent::Agent, registry::kya::Decision};
 
 use crate::{Indexed, common::prelude::*, snapshot};
 
-/// What the row says of the events by an agent's liable wallet.
+/// Returns the row's events by an agent's liable wallet.
 fn known(index: &Indexed, id: u64) -> WalletEvents {
     index.read(|index| index.wallet_events(id)).unwrap().unwrap()
 }
 
-/// Takes out of an answer what ties liable wallets to agents, which only an index knows.
+/// Removes the ties of liable wallets to agents from an answer: only an index knows them.
 pub(crate) fn take(answer: &mut Value) {
     match answer {
         Value::Object(members) => {
@@ -26,7 +26,7 @@ pub(crate) fn take(answer: &mut Value) {
     }
 }
 
-/// The `liability` of an agent in a list, by its record and by what the index has seen of its events.
+/// Makes the `liability` of an agent in a list, by its record and by the events that the index has seen.
 pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
     let block = index.state().as_of().unwrap();
     let events = known(index, agent.agentId.to());
@@ -47,7 +47,7 @@ pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
     liability
 }
 
-/// All that the snapshot's shards hold, where there is a snapshot.
+/// Reads all live agents of the snapshot, if there is one.
 fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
     let Ok(manifest) = snapshot::manifest(index) else { return Vec::new() };
     let files: Vec<Shard> = manifest.entries().map(|entry| snapshot::parsed(index, entry)).collect();
@@ -62,15 +62,15 @@ fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
     known.into_values().filter_map(live).collect()
 }
 
-/// What is said of events by liable wallets is as the chain lists them: an event that was seen is one of the
-/// wallet's, the last one where all are known.
+/// Compares seen events by liable wallets with those of the chain: each is one of the wallet's, and the last
+/// one if all are known.
 pub(crate) fn is_as_listed(index: &Indexed) -> Result<(), String> {
     let Some(block) = index.state().as_of() else { return Ok(()) };
     let chain = &index.history.blocks;
     if chain.get(&block.number).is_none_or(|mined| mined.hash != block.hash) {
         return Ok(());
     }
-    // The node's view is older where the chain has gone on.
+    // The node's view is older if the chain has gone on.
     let node = Node { chain: chain.clone(), ..index.node.clone() };
     let agents = &chain[&block.number].registry.agents;
     for (id, agent) in (1..).zip(agents).filter(|(_, agent)| agent.agentWallet != Address::ZERO) {
@@ -114,7 +114,7 @@ fn register(index: &mut Indexed) -> u64 {
     id
 }
 
-/// Attests in a block in which the liable wallet does, or another one.
+/// Attests in a block in which the liable wallet does so, or another one.
 pub(crate) fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
     while index.history.number().is_multiple_of(2) == by_liable {
         index.idle();

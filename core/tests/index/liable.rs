@@ -1,5 +1,5 @@
-//! The agents that a person is liable for, against plain lists of the registry's records. The work for an
-//! answer does not grow with the registry.
+//! The agents of a liable person, compared with plain lists of the registry's records. The work for an answer
+//! does not grow with the registry.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Map;
 
 use crate::{Indexed, common::prelude::*, liability};
 
-/// An agent as lists show it.
+/// Returns an agent as lists show it.
 pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
     let members = "agentId creator haftungsperson agentWallet operationalScope parentAgentId generation \
                    registeredAt lastAttestation status";
@@ -17,7 +17,7 @@ pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
     item
 }
 
-/// Holds the answer about every person against the registry; `now` is the time of the question.
+/// Compares the answer about every person with the registry; `now` is the time of the question.
 pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let grace = registry.grace_seconds.unwrap();
     let mut persons: BTreeSet<Address> = registry.agents.iter().map(|agent| agent.haftungsperson).collect();
@@ -74,7 +74,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
                 if *found != document {
                     return Err(format!("{first}: {found}\nnot {document}"));
                 }
-                // From what is kept of a person with many agents, where there is something.
+                // From the kept sums of a person with many agents, if there are any.
                 if number == 0 && !items.is_empty() {
                     let (kept, _) =
                         index.ask_within(&first, now, Bounds { candidates: 0, ..Bounds::DEFAULT });

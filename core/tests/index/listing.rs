@@ -1,11 +1,11 @@
-//! Filtered and sorted pages of agents, against plain filters over the registry's records.
+//! Filtered and sorted pages of agents, compared with plain filters over the registry's records.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use registry_core::index::Bounds;
 
 use crate::{Indexed, common::prelude::*, history::History, liability, liable::item};
 
-/// What is searched for, and the words it comes to, the last of which may be the beginning of one.
+/// Searched texts with their words; the last word may be a prefix.
 const SEARCHES: [(&str, &[&str]); 17] = [
     ("carbon", &["carbon"]),
     ("  Carbon+RIGHTS ", &["carbon", "rights"]),
@@ -28,7 +28,7 @@ const SEARCHES: [(&str, &[&str]); 17] = [
 
 type Filter<'a> = &'a dyn Fn(&AgentRecord) -> bool;
 
-/// Whether a scope has the words, the last of them as a beginning.
+/// Returns whether a scope has the words, the last of them as a prefix.
 fn has_words(scope: &str, words: &[&str]) -> bool {
     let plain = scope.to_lowercase();
     let of_scope: Vec<&str> = plain.split(|letter: char| !letter.is_alphanumeric()).collect();
@@ -54,7 +54,7 @@ fn pages_are_like_a_filter(agents: u64, rounds: u64) {
         let (status, compliant) = (random.below(4) as u8, random.once_in(2));
         let (text, words) = random.pick(&SEARCHES);
         let text = utf8_percent_encode(text, NON_ALPHANUMERIC);
-        // Once in how many times each of them is asked for.
+        // Each filter is used once in the given number of times.
         let filters: [(u64, String, Filter<'_>); 6] = [
             (3, format!("haftungsperson={haftungsperson}"), &|it| it.haftungsperson == haftungsperson),
             (3, format!("creator={creator}"), &|it| it.creator == creator),

@@ -1,9 +1,9 @@
 //! The index over random histories of a chain, on nodes that misbehave, against scans of the same block.
 //!
 //! An index that says that it is complete answers byte for byte as a scan at its block; events only save
-//! work. Its lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
+//! work. Its lists in chunks, its snapshot's verdicts and its changes are checked with the same histories.
 //!
-//! `INDEX_HISTORIES` sets how many histories there are (100, which take half a minute), `INDEX_SEED` the first.
+//! `INDEX_HISTORIES` sets the number of histories (100 by default: half a minute), `INDEX_SEED` the first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent_history;
@@ -30,7 +30,7 @@ use history::History;
 use indexed::{Failures, Indexed};
 use registry_core::{index::FEW_AGENTS, index::FileSizes, snapshot::Manifest};
 
-/// One history, and what is wrong with the index of it; of `ONCE_WRONG`, as it was then.
+/// Runs one history and returns the first error of its index. `is_old` keeps the form of `ONCE_WRONG`.
 fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut random = Random(seed);
     let agents = random.below(14);
@@ -115,7 +115,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
             index.node
         )
     };
-    // Apart from the rest, which stays the same history.
+    // A generator of its own, so that releases leave the history the same.
     let mut releases = Random(seed ^ 0x1de);
     for _ in 0..6 + random.below(10) {
         if releases.once_in(20) && index.state().as_of().is_some() {
@@ -124,7 +124,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
         }
         if releases.once_in(8) {
             if is_late {
-                // What is late by blocks is not late by weeks: its blocks are mined before.
+                // Events that are late by blocks are not late by weeks: their blocks are mined before.
                 (0..3).for_each(|_| index.history.mine(0, &mut random));
             }
             // For six weeks nothing happens.
@@ -223,12 +223,12 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Each showed an answer that was not true of its block, or an index that never came to its end.
+/// Seeds that once led to an answer that was not true of its block, or to an index that was never complete.
 const ONCE_WRONG: [u64; 15] =
     [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722, 21_139, 2_026_118_115];
-/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version;
-/// a record proved at the newest block, of which the node listed no events yet, counted against the row of
-/// the block before; nodes that answered few calls at a time, and lost a third of all posts, held a slice up.
+/// Such seeds of histories as they are now: an end that a reorg had moved changed a shard of the same
+/// version; a record proved at the newest block, of which the node listed no events yet, counted against the
+/// row of the block before; nodes that took few calls at a time, and lost a third of posts, delayed a slice.
 const ONCE_WRONG_NOW: [u64; 4] = [7_001_184, 7_012_211, 7_014_733, 20_034_914];
 
 #[test]

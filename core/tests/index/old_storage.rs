@@ -1,5 +1,5 @@
 //! A release with tables of another format takes over from the index of the release before, which is left as
-//! it is. `any_history` has releases in between, too; here is the storage of a `RegistryIndex` object that
+//! it is. `any_history` has such releases, too; this file uses the storage of a `RegistryIndex` object that
 //! commit 3ad2b3d wrote (`tests/fixtures/3ad2b3d`).
 
 use std::fs;
@@ -14,7 +14,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// All rows of an index.
+/// Reads all rows of an index.
 fn dump(database: &Database) -> Vec<Vec<SqlValue>> {
     let tables = ["meta", "agents", "ends", "changes", "counts", "shards", "checkpoints", "revenue"];
     let schema = "SELECT name, sql FROM sqlite_schema ORDER BY name".to_owned();
@@ -22,7 +22,7 @@ fn dump(database: &Database) -> Vec<Vec<SqlValue>> {
     statements.flat_map(|statement| database.execute(&statement, &[]).unwrap()).collect()
 }
 
-/// What an index is begun with where the release before has this one.
+/// Takes over from the index of the release before, and returns the new index's database.
 pub(crate) fn taken_over(earlier: &Database, now: u64) -> Database {
     let (before, database) = (dump(earlier), Database::new());
     assert_eq!(prepare(earlier), Err(StoreError::OtherFormat));
@@ -37,7 +37,7 @@ pub(crate) fn taken_over(earlier: &Database, now: u64) -> Database {
 }
 
 impl Indexed {
-    /// Another release begins, with an index in an object of its own beside one of this format.
+    /// Begins another release, with an index in an object of its own beside one of this format.
     pub(crate) fn is_released(&mut self, format: u64) {
         let of_both: &[&str] = &[
             "UPDATE changes SET was = was & 7, is_now = is_now & 7",
@@ -55,7 +55,7 @@ impl Indexed {
         self.now += 1;
         self.database = taken_over(&self.database, self.now);
         self.kept = None;
-        // Of the events before it knows nothing.
+        // The new index knows nothing of earlier events.
         if let Some((_, standings, _)) = &mut self.standings {
             let forget = |standing: &mut Standing| {
                 standing.basis = standing.basis.filter(|basis| *basis == Basis::Registered);
@@ -65,7 +65,7 @@ impl Indexed {
     }
 }
 
-/// The registry that the stored agents are of, without revenue.
+/// Restores the registry of the stored agents, without revenue.
 fn registry_of(database: &Database) -> PlainRegistry {
     let statement = "SELECT status, wallet, person, creator, parent, attested, substr(record, 23, 8), generation, \
                      substr(record, 99) FROM agents ORDER BY id";
@@ -118,11 +118,11 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     let later = since(&index, began, 2).unwrap();
     assert_eq!((later.data.as_slice(), later.data[0].agent_id.0), (&all[2..], U256::from(2)));
     assert_eq!(later.data.len(), 1, "{later:?}");
-    // A cursor that the earlier index gave after the takeover is of what it saw alone.
+    // A cursor that the earlier index gave after the takeover belongs to its own changes alone.
     assert_eq!(since(&index, began, 3), Err(IndexError::CursorExpired));
     let next = later.next;
     assert!(next.began > began && since(&index, next.began, next.number).unwrap().data.is_empty());
-    // Of format 12, the release before keeps the liable wallets of its changes, too.
+    // A release with format 12 keeps the liable wallets of its changes, too.
     let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql LIKE '%ON agents %'";
     let of_liable = |index: &Indexed| {
         let rows = "SELECT number, agent, wallet, liable, was & 7, is_now & 7, block, seconds FROM changes";
@@ -133,7 +133,7 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     index.is_released(12);
     index.catch_up().unwrap();
     assert_eq!(of_liable(&index), before);
-    // Given up half-way, it begins without what it has, which would tell all other agents' registrations.
+    // An abandoned takeover leaves no parts: they would tell all other agents' registrations.
     let half = Database::new();
     for (now, place) in [(1_000, takeover::PartKey::State), (500_000, takeover::PartKey::Ends(0))] {
         assert!(takeover::is_awaited(&half, now).unwrap());
@@ -146,7 +146,7 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     index.catch_up().unwrap();
     let told = index.database.number("SELECT count(*) FROM changes");
     assert_eq!((told, since(&index, began, 0)), (0, Err(IndexError::CursorExpired)));
-    // So it does where the earlier index is gone half-way.
+    // So it does if the earlier index is gone half-way.
     for gone_at in [2, 3] {
         let half = Database::new();
         for _ in 0..gone_at {
@@ -160,7 +160,7 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
             assert_eq!(half.number(&format!("SELECT count(*) FROM {rows}")), 0, "{rows}");
         }
     }
-    // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
+    // An index has to go on without an earlier one, and without an answer for ten minutes.
     let empty = Database::restored("");
     let begun = [Database::new(), Database::new()];
     let part = takeover::part(&empty, takeover::PartKey::State).unwrap();

@@ -1,10 +1,10 @@
-//! What the index promises, one by one.
+//! The promises of the index, one by one.
 
 use registry_core::index::{Basis, Counters, IndexError};
 
 use crate::{Indexed, common::prelude::*, history::History, indexed::Failures};
 
-/// Rows inserted, changed and deleted so far.
+/// Counts the rows inserted, changed and deleted so far.
 fn rows_written(index: &Indexed) -> i64 {
     index.database.number("SELECT total_changes()")
 }
@@ -197,7 +197,7 @@ fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
     }
 }
 
-/// The verdict on an agent's wallet, with what the index knows of it, and how many round trips it took.
+/// Returns the verdict on an agent's wallet with the index's excerpt, and its number of round trips.
 pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);
     let answer = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), excerpt.into());

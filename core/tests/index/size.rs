@@ -1,4 +1,4 @@
-//! What the index takes does not grow with the registry.
+//! The work of the index does not grow with the registry.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,20 @@ use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput};
 
 use crate::{Indexed, common::prelude::*, history::History, snapshot};
 
-/// People who are liable for agents, where there are as many.
+/// Number of liable people in large registries.
 const PEOPLE: u64 = 997;
 /// Bytes of a packed record in an excerpt.
 const PACKED_BYTES: usize = 98 + 25;
-/// Attestations are up to so many seconds old: nine days, two of them beyond the grace period.
+/// Maximum age of attestations in seconds: nine days, two of them beyond the grace period.
 const OLDEST: u64 = 777_600;
 
-/// An index of so many agents of all statuses and ages, with a report for each fiftieth.
+/// Creates an index of agents of all statuses and ages, with a report for each fiftieth.
 fn large(agents: u64) -> Indexed {
-    // The agents that change have no children at any size: another status is one of all descendants' verdicts,
-    // too.
+    // The agents that change have no children at any size: a status also changes all descendants' verdicts.
     large_with(agents, |id| if (301..=700).contains(&(id / 16)) { id / 256 } else { id / 16 })
 }
 
-/// The same with these parents.
+/// Creates such an index with these parents.
 fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> Indexed {
     let mut registry = PlainRegistry::with_agents(0);
     for id in 1..=agents {
@@ -37,7 +36,7 @@ fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> Indexed {
     Indexed::of(registry)
 }
 
-/// A refresh with so many changes: the one half of the agents are attested, the other half suspended or
+/// Refreshes after `count` changes: one half of the agents are attested, the other half suspended or
 /// reactivated.
 fn change(index: &mut Indexed, first: u64, count: u64) {
     let ids: Vec<u64> = (first..first + count).collect();
@@ -53,8 +52,8 @@ fn change(index: &mut Indexed, first: u64, count: u64) {
     index.refresh();
 }
 
-/// What a refresh takes that finds a hundred changes after a minute, an answer about all agents after it, and
-/// two chunks of the whole list, of as many agents each.
+/// Measures the steps of a refresh that finds a hundred changes after a minute, of an answer about all agents
+/// after it, and of two chunks of the whole list of 300 agents each.
 fn steps(agents: u64) -> [(&'static str, u64); 3] {
     let mut index = large(agents);
     // The first refresh after a fill has no changes to compare with.
@@ -89,7 +88,7 @@ fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
     }
 }
 
-/// What it takes that the first agent is suspended, above all others.
+/// Measures the steps of suspending the first agent, an ancestor of all others.
 fn suspension(mut index: Indexed) -> u64 {
     index.work().unwrap();
     let before = snapshot::manifest(&index).unwrap();
@@ -133,7 +132,7 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
     }
 }
 
-/// An index of 30,000 agents, 6,000 of which were attested in each of five seconds.
+/// Creates an index of 30,000 agents, 6,000 of which were attested in each of five seconds.
 fn attested_together() -> Indexed {
     let mut registry = PlainRegistry::with_agents(0);
     registry.agents.extend(
@@ -202,7 +201,7 @@ fn pages_anywhere_in_a_list_of_a_status_are_what_a_plain_filter_finds() {
 fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
     let mut index = large(30);
     let mut ask = |target: &str, total: u64| {
-        // All that the answer looks at beside its rows.
+        // The answer looks at nothing else beside its rows.
         index.kept.as_mut().unwrap().total = total;
         index.document(target, NOW)
     };
@@ -212,8 +211,8 @@ fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
     assert!(ask("/api/v1/agents/compliance?limit=100", LIST_IN_MEMORY_MAX + 1).is_ok());
 }
 
-/// An index of a hundred wallets, each with 24 ended agents and a live one, all at the end of a lineage of
-/// fifteen levels or more.
+/// Creates an index of a hundred wallets, each with 24 ended agents and a live one, all at the end of a
+/// lineage of fifteen levels or more.
 fn crowded() -> Indexed {
     let mut registry = PlainRegistry::with_agents(0);
     for id in 1..=2_500 {
@@ -228,7 +227,7 @@ fn wallet(number: u64) -> Address {
     Address::left_padding_from(&(number + 1_000_000).to_be_bytes())
 }
 
-/// What an excerpt on these wallets takes: statements, and steps of SQLite's machine.
+/// Measures an excerpt on these wallets: statements, and steps of SQLite's machine.
 fn cost(index: &Indexed, wallets: Vec<Address>) -> ([u64; 2], Excerpt) {
     index.database.cost(|| index.excerpt(&wallets))
 }
@@ -246,7 +245,7 @@ fn an_excerpt_on_a_hundred_wallets_takes_few_statements_and_an_identical_wallet_
     let ([statements, steps], excerpt) = cost(&index, list(wallets.clone()));
     assert!(statements <= 20, "{statements} statements");
     assert!(steps < one.0[1] * 110, "{steps} steps, and {} for one wallet", one.0[1]);
-    // Each wallet's part is what an excerpt on it alone says: 22 agents, and their ancestors.
+    // Each wallet's part equals an excerpt on it alone: 22 agents, and their ancestors.
     let rows = |excerpt: &Excerpt| {
         let digits = excerpt.encode();
         let rows = digits.as_bytes()[2 * 17..].chunks(2 * (8 + 8 + PACKED_BYTES));

@@ -1,4 +1,4 @@
-//! The registry's snapshot: its verdicts are the chain's, whenever its manifest and its files were got.
+//! The registry's snapshot: its verdicts are the chain's, whenever its manifest and its files were fetched.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -14,18 +14,18 @@ use crate::{Indexed, common::prelude::*, history::History, liability};
 
 pub(crate) const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 
-/// What hosts hold.
+/// Files and manifests that hosts hold.
 #[derive(Default)]
 pub(crate) struct Shelf {
-    /// Files as they were made when they were asked for first.
+    /// Files as they were made at the first request.
     files: HashMap<ShardEntry, Vec<u8>>,
-    /// The last manifests, with what each says.
+    /// The last manifests, with the facts of each.
     manifests: VecDeque<(Manifest, Known)>,
 }
 
 type Known = BTreeMap<Address, Facts>;
 
-/// The manifest, as the object hands it out. No shard's version is of a later block.
+/// Makes the manifest as the object does. No shard's version is of a later block.
 pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
     let made = Shards::read(&index.database)?.manifest(&index.state(), IDENTITY)?;
     let bytes = made.encode().unwrap_or_else(|error| panic!("{error}: {made:?}"));
@@ -41,12 +41,12 @@ pub(crate) fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
     given(index, entry).unwrap()
 }
 
-/// A file, if the index has this version of it.
+/// Makes a file, if the index has this version of it.
 pub(crate) fn given(index: &Indexed, entry: ShardEntry) -> Option<Shard> {
     Some(Shard::parse(bytes(index, entry)?, &IDENTITY, entry).unwrap())
 }
 
-/// The files of a manifest that the index still gives: as it makes them now, or as a host has held them.
+/// Returns the files of a manifest that the index still gives: as it makes them now, or as a host holds them.
 fn files(index: &Indexed, manifest: &Manifest, held: Option<&mut Shelf>) -> Vec<Shard> {
     let made = |entry: ShardEntry| Some((entry, bytes(index, entry)?));
     let mut made: Vec<_> = manifest.entries().filter_map(made).collect();
@@ -61,8 +61,8 @@ fn files(index: &Indexed, manifest: &Manifest, held: Option<&mut Shelf>) -> Vec<
     made.into_iter().map(|(entry, bytes)| Shard::parse(bytes, &IDENTITY, entry).unwrap()).collect()
 }
 
-/// Files of any age and manifests of any age tell the same, or that only the chain can tell. `known` is what
-/// the newest manifest says.
+/// Checks that files and manifests of any age give the same facts, or send the host to a newer version.
+/// `known` are the facts by the newest manifest.
 fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result<(), String> {
     let mut shelf = index.shelf.borrow_mut();
     let held = files(index, manifest, Some(&mut shelf));
@@ -76,7 +76,7 @@ fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result
         for wallet in known.keys().chain(said.keys()) {
             let none = Facts::Known { agent: None, former: Vec::new() };
             match earlier.find(&files, *wallet) {
-                // Another version by now.
+                // There is another version by now.
                 Err(_) | Ok(Facts::Superseded) => {}
                 Ok(found) if found == *said.get(wallet).unwrap_or(&none) => {}
                 found => {
@@ -96,7 +96,7 @@ fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result
     Ok(())
 }
 
-/// The document of a route from the snapshot; `None` where the chain has to be asked.
+/// Makes the document of a route from the snapshot; `None` if the chain has to be asked.
 fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
     let (route, manifest) = (Route::parse(target).unwrap(), manifest(index).unwrap());
     let entries = shards_for(&route, &manifest).unwrap().unwrap();
@@ -105,7 +105,7 @@ fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
     document(&route, &manifest, &shards, Timestamp::from_seconds(NOW))
 }
 
-/// Verdicts without their block, and without what only an index knows.
+/// Returns verdicts without their block, and without facts that only an index knows.
 fn plain(document: Document) -> Vec<Value> {
     let mut verdicts = read(document)["data"].as_array().unwrap().clone();
     for verdict in &mut verdicts {
@@ -117,7 +117,7 @@ fn plain(document: Document) -> Vec<Value> {
     verdicts
 }
 
-/// Holds the verdicts on all wallets against those of a node with that registry, where there is a snapshot.
+/// Compares the verdicts on all wallets with those of a node with that registry, if there is a snapshot.
 pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let Ok(manifest) = manifest(index) else { return Ok(()) };
     let files = files(index, &manifest, None);
@@ -132,7 +132,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
         return Err(format!("a segment of {most} places"));
     }
     let scan = registry.scan();
-    // It judges no earlier than what it confirms, and the node no earlier than its block.
+    // The snapshot judges no earlier than its time of confirmation, and the node no earlier than its block.
     let now = Timestamp::from_seconds(now.max(NOW)).max(Timestamp::from_millis(manifest.confirmed_at));
     let mut node = Node::new(registry.clone());
     for agents in registry.agents.chunks(KYA_BODY_MAX) {
@@ -156,7 +156,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
     Ok(())
 }
 
-/// Holds the documents on all wallets, and some that no agent has, against those of the chain.
+/// Compares the documents on all wallets, and some without an agent, with those of the chain.
 fn is_the_chains(index: &mut Indexed) {
     let unknown = (1..=20_u8).map(Address::repeat_byte);
     let wallets: Vec<Address> = index.agents().iter().map(|agent| agent.agentWallet).chain(unknown).collect();
@@ -165,7 +165,7 @@ fn is_the_chains(index: &mut Indexed) {
         let target = format!("/api/v1/kya/{asked}");
         let excerpt = index.excerpt(&Route::parse(&target).unwrap().wallets());
         let expected = index.ask_node(&target, excerpt.into());
-        // The chain does not know of the blocks since the index's that no event was in them.
+        // The chain does not know that the blocks since the index's have no event.
         let of_index =
             |document: Document| document.body.replace(r#""basis":"named""#, r#""basis":"unknown""#);
         assert_eq!(from_snapshot(index, &target).map(of_index), Some(of_index(expected)), "{asked}");
@@ -324,7 +324,7 @@ fn one_shard_holds_up_to_128_agents_and_changes_are_in_the_manifest_until_there_
     is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
 }
 
-/// Segments of two levels, and changes that reach shards.
+/// Uses segments of two levels, and changes that reach shards.
 #[test]
 fn changes_reach_the_shards_many_at_a_time() {
     let mut index = Indexed::new(History::of(2, PlainRegistry::with_agents(600)), 350, 0);
@@ -357,7 +357,7 @@ fn changes_reach_the_shards_many_at_a_time() {
     assert!(levels[&4] > 40 && levels[&8] > 20 && renewed < 300, "{levels:?} {renewed}");
 }
 
-/// Long scopes: a segment has as many bytes as a shard at most.
+/// Uses long scopes: a segment has at most as many bytes as a shard.
 #[test]
 fn a_manifest_is_small_whatever_is_registered() {
     let mut index = Indexed::filled(10, 0);
@@ -377,12 +377,12 @@ fn a_manifest_is_small_whatever_is_registered() {
     assert!(Shards::read(&index.database).unwrap().manifest(&kept, IDENTITY).unwrap().encode().is_err());
 }
 
-/// A wallet by its number.
+/// Returns a wallet by its number.
 fn numbered(number: u64) -> Address {
     Address::left_padding_from(&(number | 1 << 60).to_be_bytes())
 }
 
-/// Wallets with a Keccak-256 that begins with the same bits, as many as that.
+/// Finds `count` wallets with a Keccak-256 that begins with the same bits.
 fn sharing(bits: u32, count: usize) -> Vec<Address> {
     let of = |wallet: &Address| {
         let [first, second, ..] = keccak256(wallet).0;
@@ -391,7 +391,7 @@ fn sharing(bits: u32, count: usize) -> Vec<Address> {
     (0..).map(numbered).filter(of).take(count).collect()
 }
 
-/// `SHARED_BITS=16` grinds for half a minute in a release build.
+/// With `SHARED_BITS=16`, the search for wallets takes half a minute in a release build.
 #[test]
 fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
     // A fill of several slices makes its shards at the end.

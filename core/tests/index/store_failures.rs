@@ -9,7 +9,7 @@ use crate::{Indexed, common::database::Database, common::prelude::*};
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 
-/// A store that fails after so many statements, or that takes none but reads.
+/// A store that fails after a number of statements, or that accepts only reads.
 struct Limited<'a> {
     database: &'a Database,
     left: Cell<u64>,
@@ -25,7 +25,7 @@ impl Store for Limited<'_> {
     }
 }
 
-/// One piece of work on a store that fails after so many statements; a failed step is rolled back.
+/// Does one piece of work on a store that fails after `statements`; a failed step is rolled back.
 fn work(index: &mut Indexed, statements: u64) -> Result<(), IndexError> {
     let store = Limited { database: &index.database, left: Cell::new(statements), read_only: false };
     let now = index.now * 1_000;
