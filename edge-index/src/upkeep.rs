@@ -12,7 +12,7 @@ use registry_core::{
     index::{
         Config, FEW_AGENTS, FileSizes, IndexError, PART, SWEEP, State, Work,
         protocol::{IndexAnswer, IndexQuestion},
-        takeover::{self, Part},
+        takeover::{self, TakeoverPart},
     },
 };
 use worker::{Delay, Error, console_warn};
@@ -191,7 +191,7 @@ impl RegistryIndex {
     async fn take_over(&self, sql: &Sql, settings: &WorkerSettings, number: u64) -> Result<bool, IndexError> {
         for _ in 0..takeover::PARTS_AT_ONCE {
             let Some(place) = takeover::next(sql)? else { return Ok(true) };
-            let mut answer = Ok(IndexAnswer::Part(Part::default()));
+            let mut answer = Ok(IndexAnswer::Part(TakeoverPart::default()));
             for earlier in IndexObject::earlier(settings, &self.env) {
                 let until = unix_millis() + PART_MILLIS + LEASE_MARGIN_MILLIS;
                 self.lease.set(WorkLease { number, until });

@@ -11,7 +11,7 @@ use crate::registry::{
 
 /// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum FilterSubject {
     Person,
     Creator,
     Parent,
@@ -23,7 +23,7 @@ pub(super) enum About {
 
 /// A part of a statement, with a `?` for each value.
 #[derive(Clone, Debug)]
-pub(super) struct Clause {
+pub(super) struct SqlClause {
     pub(super) sql: &'static str,
     pub(super) values: Vec<SqlValue>,
 }
@@ -33,7 +33,7 @@ pub(super) const LIST: &str = "postings.kind = ? AND postings.key = ?";
 
 /// Source of candidates.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct CandidateSource {
     /// The table of their ids, and the SQL index to use.
     pub(super) from: &'static str,
     /// Candidates are read from that index status by status, and merged.
@@ -43,31 +43,31 @@ pub(super) struct Source {
     /// The column of their ids.
     pub(super) id: &'static str,
     /// The condition that all candidates meet.
-    pub(super) clause: Clause,
+    pub(super) clause: SqlClause,
     /// The order in which they are read without sorting.
     pub(super) order: Option<SortKey>,
     /// The conditions that the source implies. An agent that meets any has a readable record.
-    pub(super) covers: &'static [About],
+    pub(super) covers: &'static [FilterSubject],
 }
 
-impl Source {
+impl CandidateSource {
     pub(super) const fn of_agents(
         from: &'static str,
-        clause: Clause,
+        clause: SqlClause,
         order: SortKey,
-        covers: &'static [About],
+        covers: &'static [FilterSubject],
     ) -> Self {
         Self { from, merges_statuses: false, join: "", id: "agents.id", clause, order: Some(order), covers }
     }
 
-    pub(super) fn of_list(property: Property, key: &[u8], covers: &'static [About]) -> Self {
+    pub(super) fn of_list(property: Property, key: &[u8], covers: &'static [FilterSubject]) -> Self {
         let values = vec![property.into(), SqlValue::Blob(key.into())];
         Self {
             from: MEMBERS,
             merges_statuses: false,
             join: " CROSS JOIN agents ON agents.id = member.value",
             id: "member.value",
-            clause: Clause { sql: LIST, values },
+            clause: SqlClause { sql: LIST, values },
             order: Some(SortKey::Id),
             covers,
         }
@@ -76,12 +76,12 @@ impl Source {
 
 /// A statement being assembled.
 #[derive(Default)]
-pub(super) struct Statement {
+pub(super) struct SqlStatement {
     pub(super) sql: String,
     pub(super) values: Vec<SqlValue>,
 }
 
-impl Statement {
+impl SqlStatement {
     pub(super) fn push(&mut self, sql: &str, values: impl IntoIterator<Item = SqlValue>) -> &mut Self {
         self.sql.push_str(sql);
         self.values.extend(values);
@@ -91,9 +91,9 @@ impl Statement {
 
 /// One page to read.
 pub(super) struct CandidateScan<'a> {
-    pub(super) source: Source,
+    pub(super) source: CandidateSource,
     /// The conditions that the source does not imply.
-    pub(super) others: Vec<Clause>,
+    pub(super) others: Vec<SqlClause>,
     /// The words to search each candidate's scope for.
     pub(super) searched: Option<&'a str>,
     pub(super) sort: Sort,
@@ -114,11 +114,11 @@ impl CandidateScan<'_> {
     }
 
     /// Selects candidates in the list's order: with all conditions (`whole`), or only the source's.
-    pub(super) fn select(&self, columns: &str, whole: bool) -> Statement {
-        let Source { from, join, merges_statuses, .. } = self.source;
+    pub(super) fn select(&self, columns: &str, whole: bool) -> SqlStatement {
+        let CandidateSource { from, join, merges_statuses, .. } = self.source;
         let needs_rows = self.sort.key == SortKey::Attestation || (whole && self.has_others());
         let join = if needs_rows { join } else { "" };
-        let mut statement = Statement::default();
+        let mut statement = SqlStatement::default();
         statement.push(&format!("SELECT {columns} FROM "), []);
         if merges_statuses {
             for status in 0..=3 {
@@ -138,7 +138,7 @@ impl CandidateScan<'_> {
     }
 
     /// Appends the conditions and bounds of [`select`](Self::select).
-    fn bound(&self, statement: &mut Statement, whole: bool) {
+    fn bound(&self, statement: &mut SqlStatement, whole: bool) {
         statement.push(" WHERE ", []).push(self.source.clause.sql, self.source.clause.values.clone());
         let up_to = if self.sort.is_descending { ">=" } else { "<=" };
         if let Some(first) = self.last_row {
@@ -170,7 +170,7 @@ impl CandidateScan<'_> {
     }
 
     /// Leaves out the rows of a posting list that are wholly beyond a bound of the ids.
-    pub(super) fn bound_rows(&self, statement: &mut Statement, comparison: &str, id: u64) {
+    pub(super) fn bound_rows(&self, statement: &mut SqlStatement, comparison: &str, id: u64) {
         if comparison.starts_with('<') {
             statement.push(" AND postings.first <= ?", [id.into()]);
         } else {
@@ -188,7 +188,7 @@ impl CandidateScan<'_> {
         if self.sort.is_descending { " DESC" } else { "" }
     }
 
-    fn order(&self, statement: &mut Statement, table: &str) {
+    fn order(&self, statement: &mut SqlStatement, table: &str) {
         let direction = self.direction();
         let order = match self.sort.key {
             SortKey::Id if self.source.from == MEMBERS => {

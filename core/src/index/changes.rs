@@ -43,7 +43,7 @@ const LAPSES_AT_ONCE: usize = 20_000;
 
 /// The times as of which agents are compared.
 #[derive(Clone, Copy, Debug)]
-struct AsOf {
+struct ComparisonMoments {
     /// Attestations are current from this second on.
     current_from: u64,
     /// Block time at which the basis of a liability is judged.
@@ -52,7 +52,7 @@ struct AsOf {
     listed_after: Option<u64>,
 }
 
-impl AsOf {
+impl ComparisonMoments {
     /// Returns an agent's standing; `None` for an unreadable record.
     fn standing(self, entry: &IndexedAgent) -> Option<Standing> {
         let (status, person) = (entry.status()?, entry.full.haftungsperson);
@@ -108,7 +108,7 @@ pub(super) struct VerdictChange {
 /// Compares records as of the previous refresh.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison {
-    as_of: AsOf,
+    as_of: ComparisonMoments,
     grace_seconds: u64,
 }
 
@@ -116,7 +116,7 @@ impl Comparison {
     /// Compares as of the previous refresh, for rows of this height; `None` before the first complete fill.
     pub(super) fn of(state: &State, height: u64) -> Option<Self> {
         let (basis_at, listed_after) = (state.log.basis_at, state.listed.after(height));
-        let as_of = AsOf { current_from: state.log.current_from?, basis_at, listed_after };
+        let as_of = ComparisonMoments { current_from: state.log.current_from?, basis_at, listed_after };
         Some(Self { as_of, grace_seconds: state.grace() })
     }
 
@@ -274,7 +274,7 @@ impl<S: Store> ChangeLog<'_, S> {
         let Some(was_from) = self.state.log.current_from.replace(current_from) else { return Ok(()) };
         let mut most = LAPSES_AT_ONCE;
         let listed_after = self.state.listed_after();
-        let as_of = |current_from, basis_at| AsOf { current_from, basis_at, listed_after };
+        let as_of = |current_from, basis_at| ComparisonMoments { current_from, basis_at, listed_after };
         let (before, between) = (as_of(was_from, basis_was_at), as_of(current_from, basis_was_at));
         // 0 is Active.
         let [end, next, order] = direction(was_from <= current_from);
@@ -318,7 +318,7 @@ impl<S: Store> ChangeLog<'_, S> {
         &mut self,
         statement: &str,
         (was_from, is_from): (u64, u64),
-        (before, after): (AsOf, AsOf),
+        (before, after): (ComparisonMoments, ComparisonMoments),
         lapse_seconds: u64,
         most: &mut usize,
     ) -> Result<u64, StoreError> {
@@ -336,8 +336,9 @@ impl<S: Store> ChangeLog<'_, S> {
                 let attested = u64::from_be_bytes(row.array()?);
                 let wallets: [Address; 2] = [row.array::<20>()?.into(), row.array::<20>()?.into()];
                 let (events, [creator, liable]) = (SeenEvents::unpack(row.nullable_blob()?)?, wallets);
-                let standing =
-                    |as_of: AsOf| status.map(|status| as_of.of(status, attested, (creator, liable), events));
+                let standing = |as_of: ComparisonMoments| {
+                    status.map(|status| as_of.of(status, attested, (creator, liable), events))
+                };
                 let lapse = begun.saturating_add(lapse_seconds).saturating_add(1).min(now);
                 Ok(VerdictChange {
                     id,

@@ -33,7 +33,7 @@ pub(super) struct Coverage {
     /// Unix milliseconds by the host's clock; 0 if there is no such time.
     complete_to: u64,
     /// Steps by events alone, the oldest first.
-    steps: Vec<Step>,
+    steps: Vec<CoverageStep>,
 }
 
 /// Lateness of events, a property of the nodes.
@@ -49,7 +49,7 @@ pub(super) struct Lateness {
 /// A step that no proof covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Step {
+struct CoverageStep {
     /// The height of the block before it.
     from: u64,
     /// Its last block's time, unix seconds.
@@ -75,14 +75,14 @@ impl Coverage {
         lateness: &mut Lateness,
     ) {
         let late = lateness.may_be_seconds();
-        let is_told = |step: &Step| {
+        let is_told = |step: &CoverageStep| {
             step.seconds.saturating_add(late) <= to.seconds
                 && asked_from.is_some_and(|first| first <= step.from.saturating_add(1))
         };
         let told = self.steps.iter().take_while(|step| is_told(step)).count();
         self.steps.drain(..told);
         if !is_proved {
-            let step = Step { from, seconds: to.seconds, since: since.min(read_at) };
+            let step = CoverageStep { from, seconds: to.seconds, since: since.min(read_at) };
             let is_full = self.steps.len() >= STEPS;
             match self.steps.last_mut() {
                 Some(last) if is_full => last.seconds = to.seconds,

@@ -24,14 +24,14 @@ const DONE: &str = "done";
 
 /// Remaining steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
+pub(super) struct DerivationSteps {
     next: u64,
     all: u64,
-    /// Agents of a [part](postings::Part).
+    /// Agents of a [part](postings::IdRange).
     of_part: u64,
 }
 
-impl Steps {
+impl DerivationSteps {
     /// Reads the remaining steps, with `of_part` agents in a part.
     pub(super) fn left(store: &impl Store, of_part: u64) -> Result<Self, StoreError> {
         let next = match first_row(store, "SELECT value FROM meta WHERE key = 'derived'", &[])? {

@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::{Address, B256};
 
-use super::{checkpoint::Checkpoint, found::Completeness, phase::Version};
+use super::{checkpoint::Checkpoint, found::Completeness, phase::RegistryVersion};
 use crate::chain::{Halt, Header, View, logs::Announced};
 
 /// Ranges of blocks without events that are checked by storage roots; of more, the first and the last one.
 const MOST_GAPS: usize = 32;
 
 /// The newest block up to which events tell all changes, and its storage root.
-pub(super) struct Explained {
+pub(super) struct ExplainedHead {
     pub(super) until: Header,
     pub(super) storage_root: Option<B256>,
     pub(super) completeness: Completeness,
 }
 
 /// Known storage roots.
-pub(super) struct Roots<'a> {
+pub(super) struct StorageRoots<'a> {
     pub(super) registry: Address,
     /// The height of the rows' or the slices' block, or of the last canonical one after a reorg.
     pub(super) left: u64,
@@ -32,10 +32,10 @@ pub(super) struct Roots<'a> {
     pub(super) whole_after: u64,
 }
 
-impl Roots<'_> {
+impl StorageRoots<'_> {
     /// Returns the newest block up to which the events tell all changes; `None` if it is not later than the
     /// rows'. If a node does not keep the state of a block, nothing is known against its events.
-    pub(super) fn explained(&self, view: &View, events: &[Announced]) -> Result<Option<Explained>, Halt> {
+    pub(super) fn explained(&self, view: &View, events: &[Announced]) -> Result<Option<ExplainedHead>, Halt> {
         let root = |number: u64| match self.seen {
             _ if number == self.newest.number => Ok(Some(self.newest_root)),
             Some(seen) if number == self.left => Ok(Some(seen)),
@@ -59,10 +59,10 @@ impl Roots<'_> {
                     return Ok(None);
                 }
                 let until = view.header_at(from)?;
-                return Ok(Some(Explained { until, storage_root: Some(before), completeness }));
+                return Ok(Some(ExplainedHead { until, storage_root: Some(before), completeness }));
             }
         }
-        Ok(Some(Explained { until: *self.newest, storage_root: Some(self.newest_root), completeness }))
+        Ok(Some(ExplainedHead { until: *self.newest, storage_root: Some(self.newest_root), completeness }))
     }
 }
 
@@ -71,11 +71,11 @@ impl Roots<'_> {
 /// Events were listed from the block `from` on.
 pub(super) fn unchanged_version(
     view: &View,
-    seen: [Option<(Checkpoint, Version)>; 2],
-    newest: Option<Version>,
+    seen: [Option<(Checkpoint, RegistryVersion)>; 2],
+    newest: Option<RegistryVersion>,
     (from, last): (u64, u64),
     events: &[Announced],
-) -> Result<Option<Version>, Halt> {
+) -> Result<Option<RegistryVersion>, Halt> {
     for (block, version) in seen.into_iter().flatten() {
         let is_later = |event: &Announced| event.number == 0 || event.number > block.number;
         if newest == Some(version)

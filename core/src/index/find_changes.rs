@@ -26,12 +26,15 @@ use alloy_primitives::{Address, B256};
 use super::{
     canonical::{known_canonical, last_canonical},
     checkpoint::Checkpoint,
-    explained::{Explained, Roots, unchanged_version},
-    found::{Changed, Completeness, Contradicted, Found, FoundChanges, Listed, Unexplained},
-    phase::Version,
+    explained::{ExplainedHead, StorageRoots, unchanged_version},
+    found::{
+        ChangeSearchOutcome, ChangeSet, Completeness, ContradictedRecord, EventListing, FoundChanges,
+        UnexplainedChanges,
+    },
+    phase::RegistryVersion,
     registry_head::RegistryHead,
     state::{KnownCode, Provable},
-    tip_proof::{TipProof, Told},
+    tip_proof::{TipProof, TipProofOutcome},
 };
 use crate::{
     chain::{
@@ -73,9 +76,9 @@ pub(super) enum Base {
 #[derive(Clone, Debug)]
 pub(super) struct SeenRows {
     /// The registry's version that was seen at their block, if any.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<RegistryVersion>,
     /// The version of a later block that was seen with the last search.
-    pub(super) ahead: Option<(Checkpoint, Version)>,
+    pub(super) ahead: Option<(Checkpoint, RegistryVersion)>,
     /// The last block that changed the rows, unless it is confirmed, and whether that is due.
     pub(super) unsettled: Option<(Checkpoint, bool)>,
     /// Records to prove.
@@ -88,7 +91,7 @@ pub(super) struct SeenRows {
 
 /// Reliance of a search on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Events {
+pub(super) enum EventPolicy {
     /// Events have to tell all changes.
     Checked,
     /// The search follows events, whether or not they tell all changes.
@@ -108,7 +111,7 @@ pub(super) struct FindChanges {
     /// The oldest block of the rows or slices.
     pub(super) block: Checkpoint,
     pub(super) base: Base,
-    pub(super) events: Events,
+    pub(super) events: EventPolicy,
     /// The code that was last read.
     pub(super) code: Option<KnownCode>,
     /// The number of agents, by the rows.
@@ -130,10 +133,10 @@ pub(super) struct FindChanges {
 }
 
 impl Query for FindChanges {
-    type Output = Found;
+    type Output = ChangeSearchOutcome;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<Found, Halt> {
+    fn resolve(&self, view: &View) -> Result<ChangeSearchOutcome, Halt> {
         if let Base::Rows(rows) = &self.base
             && let Some((block, true)) = rows.unsettled
         {
@@ -142,9 +145,10 @@ impl Query for FindChanges {
         }
         let mut code = None;
         let account = self.account(view, &mut code)?;
-        let version = account
-            .as_ref()
-            .map(|account| Version { storage_root: account.storage_root, code_hash: account.code_hash });
+        let version = account.as_ref().map(|account| RegistryVersion {
+            storage_root: account.storage_root,
+            code_hash: account.code_hash,
+        });
         // Without a version, the registry's figures show that the node has the chain and its newest blocks.
         let header = match version {
             Some(_) => view.header()?,
@@ -154,7 +158,7 @@ impl Query for FindChanges {
         if let FoundChanges::Changed(changed) = &mut changes {
             changed.ahead = version.map(|version| (header.into(), version));
         }
-        Ok(Found { version, code, changes })
+        Ok(ChangeSearchOutcome { version, code, changes })
     }
 
     fn reads_other_blocks(&self) -> bool {
@@ -223,7 +227,7 @@ impl FindChanges {
         &self,
         view: &View,
         header: Header,
-        version: Option<Version>,
+        version: Option<RegistryVersion>,
         account: Option<&Account>,
     ) -> Result<FoundChanges, Halt> {
         if header.number < self.block.number && header.timestamp <= self.block.seconds {
@@ -237,29 +241,29 @@ impl FindChanges {
             let contradicted = account.filter(|_| is_proved).and_then(|it| self.contradicted(it, &[], true));
             return Ok(match contradicted {
                 None => FoundChanges::Nothing(header),
-                Some(_) => FoundChanges::Changed(Box::new(Changed {
+                Some(_) => FoundChanges::Changed(Box::new(ChangeSet {
                     contradicted,
-                    ..Changed::until(header, version, Completeness::Roots)
+                    ..ChangeSet::until(header, version, Completeness::Roots)
                 })),
             });
         }
         let known = self.known();
         let last_known = known.last().map_or(0, |last| last.number);
         let canonical = known_canonical(view, &known, &header);
-        if self.events == Events::Ignored {
+        if self.events == EventPolicy::Ignored {
             let is_canonical = canonical?.is_some_and(|since| since.number == last_known);
             let pinned = match &self.base {
                 Base::Slices { pinned, .. } => pinned.unwrap_or(header),
                 Base::Rows(_) => header,
             };
-            let unasked = Changed { from: 0, ..Changed::until(pinned, None, Completeness::Unasked) };
+            let unasked = ChangeSet { from: 0, ..ChangeSet::until(pinned, None, Completeness::Unasked) };
             return Ok(if is_canonical {
                 FoundChanges::Changed(unasked.into())
             } else {
                 FoundChanges::AnotherChain
             });
         }
-        if version.is_none() || self.events == Events::Trusted {
+        if version.is_none() || self.events == EventPolicy::Trusted {
             // `judged` asks for it, too: here it shares this round trip.
             self.has_pruned(view, &header).ok();
         }
@@ -289,13 +293,14 @@ impl FindChanges {
                 let unchanged = unchanged_version(view, seen, version, (self.from, last), &found.events);
                 let (header, root, unchanged) = (header?, root?, unchanged?);
                 let version = version.zip(root);
-                let proved = version.map(|(version, storage_root)| Version { storage_root, ..version });
+                let proved =
+                    version.map(|(version, storage_root)| RegistryVersion { storage_root, ..version });
                 // The account was proved at the later block, and events of that block are not known yet.
                 (header, proved.or(unchanged), None)
             }
             None => (header, version, account),
         };
-        let mut listed = Listed::of(found, self.from);
+        let mut listed = EventListing::of(found, self.from);
         if is_undone {
             // The last canonical block counts; slices read at later ones are read again.
             listed.undone_since = match (canonical, &self.older) {
@@ -326,7 +331,7 @@ impl FindChanges {
         view: &View,
         rows: &SeenRows,
         header: &Header,
-        version: Option<Version>,
+        version: Option<RegistryVersion>,
     ) -> Result<bool, Halt> {
         let block = &self.block;
         let is_same = header.hash == block.hash || (version.is_some() && version == rows.version);
@@ -345,24 +350,24 @@ impl FindChanges {
     fn judged(
         &self,
         view: &View,
-        (header, version, account): (Header, Option<Version>, Option<&Account>),
-        mut listed: Listed,
+        (header, version, account): (Header, Option<RegistryVersion>, Option<&Account>),
+        mut listed: EventListing,
     ) -> Result<FoundChanges, Halt> {
         let undone_since = listed.undone_since;
         let told = match undone_since {
-            None => {
-                self.tip_proof(version).map_or(Ok(Told::Unknown), |proof| proof.told(view, &listed.events))?
-            }
-            Some(_) => Told::Unknown,
+            None => self
+                .tip_proof(version)
+                .map_or(Ok(TipProofOutcome::Unknown), |proof| proof.told(view, &listed.events))?,
+            Some(_) => TipProofOutcome::Unknown,
         };
         let whole = |completeness| {
             let storage_root = version.map(|version| version.storage_root);
-            Some(Explained { until: header, storage_root, completeness })
+            Some(ExplainedHead { until: header, storage_root, completeness })
         };
         let mut records = BTreeMap::new();
         let explained = match (told, version) {
-            (Told::Needs(ids), _) => return Ok(FoundChanges::Named(ids)),
-            (Told::All(proved), Some(_)) => {
+            (TipProofOutcome::Needs(ids), _) => return Ok(FoundChanges::Named(ids)),
+            (TipProofOutcome::All(proved), Some(_)) => {
                 let is_empty = proved.is_empty();
                 records = proved;
                 whole(if is_empty { Completeness::Roots } else { Completeness::Words })
@@ -371,9 +376,11 @@ impl FindChanges {
             (told, Some(version)) => {
                 match self.roots(undone_since, &header, version).explained(view, &listed.events)? {
                     // In a block with other events, roots do not show that one is missing.
-                    Some(explained) if matches!(told, Told::Less) && explained.until.hash == header.hash => {
+                    Some(explained)
+                        if matches!(told, TipProofOutcome::Less) && explained.until.hash == header.hash =>
+                    {
                         self.was_late
-                            .then_some(Explained { completeness: Completeness::Unproved, ..explained })
+                            .then_some(ExplainedHead { completeness: Completeness::Unproved, ..explained })
                     }
                     explained => explained,
                 }
@@ -387,12 +394,12 @@ impl FindChanges {
         let is_whole = explained.as_ref().is_some_and(|explained| explained.until.hash == header.hash);
         let seen = listed.events.iter().map(|event| (event.number, event.fingerprint)).collect();
         let explained = match explained {
-            _ if !is_whole && self.events == Events::Trusted => whole(Completeness::Refuted),
+            _ if !is_whole && self.events == EventPolicy::Trusted => whole(Completeness::Refuted),
             explained => explained,
         };
-        let Some(Explained { until, storage_root, completeness }) = explained else {
+        let Some(ExplainedHead { until, storage_root, completeness }) = explained else {
             let ids = listed.events.iter().filter_map(|event| event.agent).collect();
-            return Ok(FoundChanges::Unexplained(Unexplained { ids, seen, newest: header }));
+            return Ok(FoundChanges::Unexplained(UnexplainedChanges { ids, seen, newest: header }));
         };
         let is_new = |event: &&Announced| {
             undone_since.is_some()
@@ -406,10 +413,10 @@ impl FindChanges {
         listed.events.retain(|event| event.number <= until.number);
         listed.moments.retain(|_, moment| moment.number <= until.number);
         let version = version.zip(storage_root);
-        Ok(FoundChanges::Changed(Box::new(Changed {
+        Ok(FoundChanges::Changed(Box::new(ChangeSet {
             until,
             newest: header,
-            version: version.map(|(version, storage_root)| Version { storage_root, ..version }),
+            version: version.map(|(version, storage_root)| RegistryVersion { storage_root, ..version }),
             completeness,
             records,
             contradicted,
@@ -426,7 +433,7 @@ impl FindChanges {
     }
 
     /// Returns the inputs of a proof at the newest block, where the registry has this version.
-    fn tip_proof(&self, version: Option<Version>) -> Option<TipProof<'_>> {
+    fn tip_proof(&self, version: Option<RegistryVersion>) -> Option<TipProof<'_>> {
         let Base::Rows(rows) = &self.base else { return None };
         let (newest, seen) = (version?, rows.version?);
         let code =
@@ -444,7 +451,12 @@ impl FindChanges {
 
     /// Returns the known storage roots. Slices of several blocks count as rows of the first one, and events
     /// tell the changes since. After a reorg, the rows go back at least to the last canonical block.
-    fn roots<'a>(&self, undone_since: Option<Checkpoint>, newest: &'a Header, version: Version) -> Roots<'a> {
+    fn roots<'a>(
+        &self,
+        undone_since: Option<Checkpoint>,
+        newest: &'a Header,
+        version: RegistryVersion,
+    ) -> StorageRoots<'a> {
         let block = self.block.number;
         let (left, seen, whole_after) = match (&self.base, undone_since) {
             (Base::Rows(_), Some(since)) => (since.number, None, 0),
@@ -454,12 +466,24 @@ impl FindChanges {
                 (block, None, last.max(if undone_since.is_none() { block + 1 } else { 0 }))
             }
         };
-        Roots { registry: self.registry, left, seen, newest, newest_root: version.storage_root, whole_after }
+        StorageRoots {
+            registry: self.registry,
+            left,
+            seen,
+            newest,
+            newest_root: version.storage_root,
+            whole_after,
+        }
     }
 
     /// Returns the first agent with proved slots other than its record, apart from those that had events,
     /// which are proved to tell all changes or not.
-    fn contradicted(&self, account: &Account, announced: &[u64], is_proved: bool) -> Option<Contradicted> {
+    fn contradicted(
+        &self,
+        account: &Account,
+        announced: &[u64],
+        is_proved: bool,
+    ) -> Option<ContradictedRecord> {
         let Base::Rows(rows) = &self.base else { return None };
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
         let mut values = account.values.as_slice();
@@ -468,9 +492,9 @@ impl FindChanges {
             if !announced.contains(id) && !layout.holds(own, row, full) {
                 let is_untrue = is_proved && !rows.is_open;
                 return Some(if is_untrue {
-                    Contradicted::Untrue(*id)
+                    ContradictedRecord::Untrue(*id)
                 } else {
-                    Contradicted::Unannounced(*id)
+                    ContradictedRecord::Unannounced(*id)
                 });
             }
             values = rest;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{checkpoint::Checkpoint, phase::Version, state::KnownCode};
+use super::{checkpoint::Checkpoint, phase::RegistryVersion, state::KnownCode};
 use crate::{
     chain::{
         Header,
@@ -13,10 +13,10 @@ use crate::{
 
 /// The outcome of a search.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ChangeSearchOutcome {
     /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not
     /// known.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<RegistryVersion>,
     /// The registry's code, if it was read.
     pub(super) code: Option<KnownCode>,
     pub(super) changes: FoundChanges,
@@ -28,9 +28,9 @@ pub(super) enum FoundChanges {
     /// Nothing changed up to this block.
     Nothing(Header),
     /// Agents had events, or there is a newer block.
-    Changed(Box<Changed>),
+    Changed(Box<ChangeSet>),
     /// The registry has changed in a way that no event tells.
-    Unexplained(Unexplained),
+    Unexplained(UnexplainedChanges),
     /// The agents that had an event since the index's block:
     /// [`before`](super::find_changes::FindChanges::before) is needed.
     Named(BTreeSet<u64>),
@@ -44,7 +44,7 @@ pub(super) enum FoundChanges {
 
 /// The events of a search that do not tell all changes.
 #[derive(Clone, Debug)]
-pub(super) struct Unexplained {
+pub(super) struct UnexplainedChanges {
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
     /// The events.
@@ -76,14 +76,14 @@ impl Completeness {
 
 /// An agent without an event, and with another proved record than its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contradicted {
+pub(super) enum ContradictedRecord {
     /// Its event may be late or hidden.
     Unannounced(u64),
     /// There is no such event: its row was never true.
     Untrue(u64),
 }
 
-impl Contradicted {
+impl ContradictedRecord {
     pub(super) const fn id(self) -> u64 {
         match self {
             Self::Unannounced(id) | Self::Untrue(id) => id,
@@ -93,17 +93,17 @@ impl Contradicted {
 
 /// Changes between the index's block and a later one.
 #[derive(Clone, Debug)]
-pub(super) struct Changed {
+pub(super) struct ChangeSet {
     /// The newest block up to which events tell all changes.
     pub(super) until: Header,
     /// The newest block.
     pub(super) newest: Header,
     /// The registry's version at `until`, if known.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<RegistryVersion>,
     pub(super) completeness: Completeness,
     /// Current records that a proof has shown to have changed.
     pub(super) records: BTreeMap<u64, Row>,
-    pub(super) contradicted: Option<Contradicted>,
+    pub(super) contradicted: Option<ContradictedRecord>,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<Checkpoint>,
     /// The first block of which events were requested.
@@ -122,12 +122,16 @@ pub(super) struct Changed {
     pub(super) log_range: Option<u64>,
     /// The block at which the search began, and the registry's version there, if it was seen: its logs may
     /// not be served yet.
-    pub(super) ahead: Option<(Checkpoint, Version)>,
+    pub(super) ahead: Option<(Checkpoint, RegistryVersion)>,
 }
 
-impl Changed {
+impl ChangeSet {
     /// Creates an empty set of changes up to a block, as far as that is known without events.
-    pub(super) const fn until(until: Header, version: Option<Version>, completeness: Completeness) -> Self {
+    pub(super) const fn until(
+        until: Header,
+        version: Option<RegistryVersion>,
+        completeness: Completeness,
+    ) -> Self {
         Self {
             until,
             newest: until,
@@ -154,7 +158,7 @@ impl Changed {
 }
 
 /// The events that were listed.
-pub(super) struct Listed {
+pub(super) struct EventListing {
     pub(super) events: Vec<Announced>,
     pub(super) moments: BTreeMap<u64, Moment>,
     /// The first block of which events were requested.
@@ -165,7 +169,7 @@ pub(super) struct Listed {
     pub(super) range: Option<u64>,
 }
 
-impl Listed {
+impl EventListing {
     pub(super) fn of(found: &FoundLogs, from: u64) -> Self {
         let (events, moments) = (found.events.clone(), found.moments.clone());
         Self { events, moments, from, undone_since: None, last: found.last, range: found.range }

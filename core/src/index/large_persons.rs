@@ -7,7 +7,7 @@ use alloy_primitives::{Address, hex};
 
 use super::{
     counts::CountKind,
-    postings::{MEMBERS, Part, Property, making, time_key},
+    postings::{IdRange, MEMBERS, Property, making, time_key},
     store::{SqlValue, Store, StoreError, query},
 };
 
@@ -58,12 +58,12 @@ pub(super) fn begin_with(
 
 /// Begins sums for all persons with more than `few` agents, at the end of the first fill, and counts their
 /// agents of this part.
-pub(super) fn begin(store: &impl Store, few: u64, part: Part) -> Result<(), StoreError> {
+pub(super) fn begin(store: &impl Store, few: u64, part: IdRange) -> Result<(), StoreError> {
     let statement = "SELECT key FROM postings WHERE kind = ?1 GROUP BY key HAVING sum(agents) > ?2";
     keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?, part)
 }
 
-fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> Result<(), StoreError> {
+fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): IdRange) -> Result<(), StoreError> {
     if large.is_empty() {
         return Ok(());
     }

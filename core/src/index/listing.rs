@@ -19,7 +19,7 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    candidates::{About, CandidateScan, Clause, LIST, Source, Statement},
+    candidates::{CandidateScan, CandidateSource, FilterSubject, LIST, SqlClause, SqlStatement},
     counts::CountKind,
     indexed_agent::flaw,
     postings::{MEMBERS, Property, ROW_IDS},
@@ -50,13 +50,15 @@ impl<S: Store> Index<'_, S> {
             return Ok(AgentList { unreadable, ..none });
         };
         let (source, size) = self.source(&filter, query.sort.key, now)?;
-        let searched = filter.text.as_deref().filter(|_| !source.covers.contains(&About::Text));
+        let searched = filter.text.as_deref().filter(|_| !source.covers.contains(&FilterSubject::Text));
         let others =
             self.conditions(&filter, now).into_iter().filter(|(about, _)| !source.covers.contains(about));
-        let mut others: Vec<Clause> = others.map(|(_, clause)| clause).collect();
+        let mut others: Vec<SqlClause> = others.map(|(_, clause)| clause).collect();
         if source.covers.is_empty() {
-            others
-                .push(Clause { sql: "agents.flaws & ? = 0", values: vec![SqlValue::Integer(flaw::RECORD)] });
+            others.push(SqlClause {
+                sql: "agents.flaws & ? = 0",
+                values: vec![SqlValue::Integer(flaw::RECORD)],
+            });
         }
         let (after, skipped) = match query.start {
             Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
@@ -92,7 +94,7 @@ impl<S: Store> Index<'_, S> {
         Ok(AgentList { unreadable, ..list })
     }
 
-    fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(About, Clause)> {
+    fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(FilterSubject, SqlClause)> {
         // Words are not a condition of a statement.
         let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text: _ } = filter;
         let address = |address: &Address| SqlValue::Blob(address.to_vec());
@@ -102,15 +104,19 @@ impl<S: Store> Index<'_, S> {
         });
         let oldest = ordered(self.oldest_current(now));
         let conditions = [
-            (About::Person, "agents.person = ?", haftungsperson.as_ref().map(address)),
-            (About::Creator, "agents.creator = ?", creator.as_ref().map(address)),
-            (About::Parent, "agents.parent = ?", parent.map(ordered)),
-            (About::Generation, "agents.generation = ?", generation.map(SqlValue::from)),
-            (About::Status, "agents.status = ?", status.map(|status| SqlValue::Integer(status as i64))),
-            (About::Compliance, compliance.unwrap_or_default(), compliance.map(|_| oldest)),
+            (FilterSubject::Person, "agents.person = ?", haftungsperson.as_ref().map(address)),
+            (FilterSubject::Creator, "agents.creator = ?", creator.as_ref().map(address)),
+            (FilterSubject::Parent, "agents.parent = ?", parent.map(ordered)),
+            (FilterSubject::Generation, "agents.generation = ?", generation.map(SqlValue::from)),
+            (
+                FilterSubject::Status,
+                "agents.status = ?",
+                status.map(|status| SqlValue::Integer(status as i64)),
+            ),
+            (FilterSubject::Compliance, compliance.unwrap_or_default(), compliance.map(|_| oldest)),
         ];
-        let set = |(about, sql, value): (About, &'static str, Option<SqlValue>)| {
-            Some((about, Clause { sql, values: vec![value?] }))
+        let set = |(about, sql, value): (FilterSubject, &'static str, Option<SqlValue>)| {
+            Some((about, SqlClause { sql, values: vec![value?] }))
         };
         conditions.into_iter().filter_map(set).collect()
     }
@@ -121,37 +127,45 @@ impl<S: Store> Index<'_, S> {
         filter: &AgentFilter,
         key: SortKey,
         now: Timestamp,
-    ) -> Result<(Source, Option<u64>), StoreError> {
+    ) -> Result<(CandidateSource, Option<u64>), StoreError> {
         let mut sources = Vec::new();
-        sources.extend(filter.text.as_deref().map(|text| Source {
+        sources.extend(filter.text.as_deref().map(|text| CandidateSource {
             from: "scopes",
             merges_statuses: false,
             join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
-            clause: Clause { sql: "scopes MATCH ?", values: vec![SqlValue::Text(expression(text))] },
+            clause: SqlClause { sql: "scopes MATCH ?", values: vec![SqlValue::Text(expression(text))] },
             order: Some(SortKey::Id),
-            covers: &[About::Text],
+            covers: &[FilterSubject::Text],
         }));
         let AgentFilter { haftungsperson, creator, parent, generation, .. } = filter;
         let numbers = [
-            (Property::Parent, parent, &[About::Parent]),
-            (Property::Generation, generation, &[About::Generation]),
+            (Property::Parent, parent, &[FilterSubject::Parent]),
+            (Property::Generation, generation, &[FilterSubject::Generation]),
         ];
         let persons = [
-            (Property::Person, haftungsperson, &[About::Person]),
-            (Property::Creator, creator, &[About::Creator]),
+            (Property::Person, haftungsperson, &[FilterSubject::Person]),
+            (Property::Creator, creator, &[FilterSubject::Creator]),
         ];
         for (property, person, covers) in persons {
-            sources.extend(person.map(|person| Source::of_list(property, person.as_slice(), covers)));
+            sources
+                .extend(person.map(|person| CandidateSource::of_list(property, person.as_slice(), covers)));
         }
         for (property, number, covers) in numbers {
-            sources.extend(number.map(|number| Source::of_list(property, &number.to_be_bytes(), covers)));
+            sources.extend(
+                number.map(|number| CandidateSource::of_list(property, &number.to_be_bytes(), covers)),
+            );
         }
         let oldest = ordered(self.oldest_current(now));
-        let both: &[About] = &[About::Status, About::Compliance];
+        let both: &[FilterSubject] = &[FilterSubject::Status, FilterSubject::Compliance];
         let by_attestation = "agents INDEXED BY agents_by_attestation";
         let active = |sql, values, covers| {
-            Source::of_agents(by_attestation, Clause { sql, values }, SortKey::Attestation, covers)
+            CandidateSource::of_agents(
+                by_attestation,
+                SqlClause { sql, values },
+                SortKey::Attestation,
+                covers,
+            )
         };
         match (filter.status, filter.compliant) {
             (_, Some(true)) => {
@@ -160,33 +174,38 @@ impl<S: Store> Index<'_, S> {
             (Some(_), Some(false)) => {
                 sources.push(active("agents.status = 0 AND agents.attested < ?", vec![oldest], both));
             }
-            (None, Some(false)) => sources.push(Source {
+            (None, Some(false)) => sources.push(CandidateSource {
                 from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_attestation WHERE status BETWEEN 1 AND 3 UNION ALL \
                        SELECT id FROM agents INDEXED BY agents_by_attestation WHERE status = 0 AND attested < ?)",
                 merges_statuses: false,
                 join: " CROSS JOIN agents ON agents.id = candidate",
                 id: "candidate",
-                clause: Clause { sql: "TRUE", values: vec![oldest] },
+                clause: SqlClause { sql: "TRUE", values: vec![oldest] },
                 order: None,
                 covers: both,
             }),
             (Some(Status::Active), None) if key == SortKey::Attestation => {
-                sources.push(active("agents.status = 0", Vec::new(), &[About::Status]));
+                sources.push(active("agents.status = 0", Vec::new(), &[FilterSubject::Status]));
             }
             (Some(status), None) => {
-                sources.push(Source::of_list(Property::Status, &[status as u8], &[About::Status]));
+                sources.push(CandidateSource::of_list(
+                    Property::Status,
+                    &[status as u8],
+                    &[FilterSubject::Status],
+                ));
             }
             (None, None) => {}
         }
-        let all = Clause { sql: "TRUE", values: Vec::new() };
+        let all = SqlClause { sql: "TRUE", values: Vec::new() };
         let whole = match key {
-            SortKey::Id => Source::of_agents("agents NOT INDEXED", all, key, &[]),
-            SortKey::Attestation => {
-                Source { merges_statuses: true, ..Source::of_agents(by_attestation, all, key, &[]) }
-            }
+            SortKey::Id => CandidateSource::of_agents("agents NOT INDEXED", all, key, &[]),
+            SortKey::Attestation => CandidateSource {
+                merges_statuses: true,
+                ..CandidateSource::of_agents(by_attestation, all, key, &[])
+            },
         };
         let most = self.bounds.candidates;
-        let mut smallest: Option<(u64, &Source)> = None;
+        let mut smallest: Option<(u64, &CandidateSource)> = None;
         for source in &sources {
             let count = self.count(source, most + 1)?;
             if count <= most && smallest.is_none_or(|(fewest, _)| count < fewest) {
@@ -200,8 +219,8 @@ impl<S: Store> Index<'_, S> {
     }
 
     /// Counts the candidates of a source, up to `most`.
-    fn count(&self, source: &Source, most: u64) -> Result<u64, StoreError> {
-        let mut statement = Statement::default();
+    fn count(&self, source: &CandidateSource, most: u64) -> Result<u64, StoreError> {
+        let mut statement = SqlStatement::default();
         statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.from, []);
         statement.push(" WHERE ", []).push(source.clause.sql, source.clause.values.clone());
         statement.push(" LIMIT ?)", [most.into()]);
@@ -212,7 +231,7 @@ impl<S: Store> Index<'_, S> {
     /// rows are far from full, and more have to be read.
     fn last_row(&self, scan: &CandidateScan<'_>, candidates: u64) -> Result<Option<u64>, StoreError> {
         let direction = scan.direction();
-        let mut statement = Statement::default();
+        let mut statement = SqlStatement::default();
         let rows = format!(
             "SELECT first FROM (SELECT first, sum(agents) OVER (ORDER BY first{direction}) AS so_far \
              FROM (SELECT first, agents FROM postings WHERE {LIST}"

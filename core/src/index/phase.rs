@@ -23,7 +23,7 @@ use crate::chain::Header;
 
 /// Age in seconds, by the chain's time, from which on a node is taken to list all events of a block.
 pub(super) const LATE_LOGS_SECONDS: u64 = 120;
-/// Seconds between two of [`Rows::recent`].
+/// Seconds between two of [`BlockRows::recent`].
 const RECENT_SECONDS: u64 = 8;
 
 /// The phase of an index; the module's documentation draws the transitions.
@@ -37,15 +37,15 @@ pub(super) enum Phase {
         before: Option<Checkpoint>,
     },
     /// All agents were read at several blocks; what changed between them is read again.
-    CatchingUp { pass: Pass, late: Option<Late> },
+    CatchingUp { pass: Pass, late: Option<LateEvent> },
     /// All rows are of one block.
-    Complete(Rows),
+    Complete(BlockRows),
     /// All agents are compared with the chain's newest state.
     Comparing {
         pass: Pass,
         /// `None` if the rows are of several blocks.
-        rows: Option<Rows>,
-        cause: Cause,
+        rows: Option<BlockRows>,
+        cause: ComparisonCause,
     },
 }
 
@@ -76,7 +76,7 @@ impl Phase {
     }
 
     /// Returns the rows if they are all of one block, even while they are being compared.
-    pub(super) const fn rows(&self) -> Option<&Rows> {
+    pub(super) const fn rows(&self) -> Option<&BlockRows> {
         match self {
             Self::Complete(rows) | Self::Comparing { rows: Some(rows), .. } => Some(rows),
             _ => None,
@@ -84,7 +84,7 @@ impl Phase {
     }
 
     /// Returns the reason for a comparison of all agents, if one is under way.
-    pub(super) const fn cause(&self) -> Option<Cause> {
+    pub(super) const fn cause(&self) -> Option<ComparisonCause> {
         match self {
             Self::Comparing { cause, .. } => Some(*cause),
             _ => None,
@@ -95,15 +95,15 @@ impl Phase {
 /// Rows that are all of one block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Rows {
+pub(super) struct BlockRows {
     pub(super) block: Checkpoint,
     /// The registry's version that was seen at this block, if any. It describes the chain, and says nothing
     /// of the rows.
     #[serde(default)]
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<RegistryVersion>,
     /// The version of a later block, which was the newest one at the last search and had no logs yet.
     #[serde(default)]
-    pub(super) ahead: Option<(Checkpoint, Version)>,
+    pub(super) ahead: Option<(Checkpoint, RegistryVersion)>,
     /// Time up to which the rows lack nothing.
     pub(super) coverage: Coverage,
     /// Recent blocks of the rows, at least one of them two minutes older than the last.
@@ -113,17 +113,17 @@ pub(super) struct Rows {
     #[serde(default)]
     pub(super) unsettled: Option<Checkpoint>,
     #[serde(default)]
-    pub(super) doubt: Doubt,
+    pub(super) doubt: PendingCheck,
 }
 
 /// Open check of rows of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Doubt {
+pub(super) enum PendingCheck {
     #[default]
     None,
     /// The chain has changes that no event tells yet.
-    Late(Late),
+    Late(LateEvent),
     /// The rows follow events that do not tell all changes: a comparison is due once the pause after the last
     /// one is over.
     Owed,
@@ -131,7 +131,7 @@ pub(super) enum Doubt {
 
 /// Wait for a late event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Late {
+pub(super) struct LateEvent {
     /// Time at which its change was first found, in unix milliseconds.
     pub(super) since: u64,
     /// Time of the last search for it, in unix milliseconds.
@@ -141,7 +141,7 @@ pub(super) struct Late {
 /// Reason for a comparison of all agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Cause {
+pub(super) enum ComparisonCause {
     /// There were no usable events.
     NoEvents,
     /// A change was found that no event tells.
@@ -186,17 +186,17 @@ impl Pass {
 /// A registry's version: its storage and its code at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Version {
+pub(super) struct RegistryVersion {
     #[serde(with = "text")]
     pub(super) storage_root: B256,
     #[serde(with = "text")]
     pub(super) code_hash: B256,
 }
 
-impl Rows {
+impl BlockRows {
     /// Creates rows of this block that were of the recent ones before.
     pub(super) fn new(block: Checkpoint, coverage: Coverage, recent: Vec<Checkpoint>) -> Self {
-        let (version, ahead, unsettled, doubt) = (None, None, None, Doubt::None);
+        let (version, ahead, unsettled, doubt) = (None, None, None, PendingCheck::None);
         let mut rows = Self { block, version, ahead, coverage, recent, unsettled, doubt };
         rows.confirm(block);
         rows
@@ -211,8 +211,8 @@ impl Rows {
     pub(super) fn confirm(&mut self, block: Checkpoint) {
         self.unsettled = self.unsettled().filter(|(_, is_due)| !is_due).map(|(block, _)| block);
         self.block = block;
-        if matches!(self.doubt, Doubt::Late(_)) {
-            self.doubt = Doubt::None;
+        if matches!(self.doubt, PendingCheck::Late(_)) {
+            self.doubt = PendingCheck::None;
         }
         self.recent.retain(|recent| recent.number < block.number);
         if let [.., before, last] = self.recent.as_slice()

@@ -49,10 +49,10 @@ impl From<Property> for SqlValue {
 }
 
 /// Key of a list: a property and its value.
-pub(super) type Key = (Property, Vec<u8>);
+pub(super) type PostingKey = (Property, Vec<u8>);
 
 /// Returns the lists of an agent, and the list of a person and time that it may be in.
-pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
+pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<PostingKey>, Option<PostingKey>) {
     if !entry.row.record_is_readable() {
         return (Vec::new(), None);
     }
@@ -70,7 +70,7 @@ pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
 }
 
 /// The first and the last id of the agents of which one step makes lists.
-pub(super) type Part = (u64, u64);
+pub(super) type IdRange = (u64, u64);
 
 /// Encodes a key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
 pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
@@ -89,7 +89,7 @@ const MOST_ROWS: usize = 1_000;
 /// Reads a page of a list: at most `most` ids above `after`.
 pub(super) fn page(
     store: &impl Store,
-    (property, key): &Key,
+    (property, key): &PostingKey,
     after: u64,
     most: u64,
 ) -> Result<Vec<u64>, StoreError> {
@@ -118,7 +118,7 @@ pub(super) fn page(
 }
 
 /// Reads all ids of a list.
-pub(super) fn whole(store: &impl Store, list: &Key) -> Result<Vec<u64>, StoreError> {
+pub(super) fn whole(store: &impl Store, list: &PostingKey) -> Result<Vec<u64>, StoreError> {
     page(store, list, 0, u64::MAX)
 }
 
@@ -141,7 +141,7 @@ pub(super) fn making(rows: &str) -> String {
 pub(super) fn make(
     store: &impl Store,
     (property, key): (Property, &str),
-    (first, last): Part,
+    (first, last): IdRange,
 ) -> Result<(), StoreError> {
     let rows =
         format!("SELECT {key} AS key, id FROM agents WHERE id BETWEEN ?2 AND ?3 AND {key} IS NOT NULL");
@@ -150,14 +150,19 @@ pub(super) fn make(
 
 /// The changes of lists in one transaction.
 #[derive(Default)]
-pub(super) struct PostingChanges(BTreeMap<Key, BTreeMap<u64, bool>>);
+pub(super) struct PostingChanges(BTreeMap<PostingKey, BTreeMap<u64, bool>>);
 
 /// Rows of a list by their `first` ids.
-type Rows = BTreeMap<u64, Vec<u64>>;
+type PostingRows = BTreeMap<u64, Vec<u64>>;
 
 impl PostingChanges {
     /// Notes that an agent leaves lists and enters others.
-    pub(super) fn note(&mut self, id: u64, before: impl IntoIterator<Item = Key>, after: Vec<Key>) {
+    pub(super) fn note(
+        &mut self,
+        id: u64,
+        before: impl IntoIterator<Item = PostingKey>,
+        after: Vec<PostingKey>,
+    ) {
         let mut entered = after;
         for key in before {
             match entered.iter().position(|other| *other == key) {
@@ -177,7 +182,7 @@ impl PostingChanges {
     }
 
     /// Keeps the changes of these lists.
-    pub(super) fn retain(&mut self, keep: impl Fn(&Key) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&PostingKey) -> bool) {
         self.0.retain(|key, _| keep(key));
     }
 
@@ -207,7 +212,7 @@ impl PostingChanges {
     }
 
     /// Reads the rows that the changes affect.
-    fn stored(&self, store: &impl Store) -> Result<BTreeMap<Key, Rows>, StoreError> {
+    fn stored(&self, store: &impl Store) -> Result<BTreeMap<PostingKey, PostingRows>, StoreError> {
         let properties: BTreeMap<i64, Property> = self.0.keys().map(|(of, _)| (*of as i64, *of)).collect();
         let asked: Vec<[SqlValue; 3]> = self
             .0
@@ -223,7 +228,7 @@ impl PostingChanges {
              (SELECT max(first) FROM postings WHERE {of_list} AND first <= asked.value->>2), \
              (SELECT min(first) FROM postings WHERE {of_list}))"
         );
-        let mut lists = BTreeMap::<Key, Rows>::new();
+        let mut lists = BTreeMap::<PostingKey, PostingRows>::new();
         for mut row in write_returning(store, &statement, &asked)? {
             let property = *properties.get(&row.integer()?).ok_or_else(StoreError::corrupt)?;
             let (key, first) = (row.blob()?, row.number()?);
@@ -235,7 +240,7 @@ impl PostingChanges {
 
 /// Returns the rows of a list after changes. An overfull row is cut into equal parts; ids appended at its end
 /// begin a new row.
-fn changed(stored: &Rows, changes: &BTreeMap<u64, bool>) -> Rows {
+fn changed(stored: &PostingRows, changes: &BTreeMap<u64, bool>) -> PostingRows {
     let mut rows: BTreeMap<u64, BTreeSet<u64>> =
         stored.iter().map(|(first, ids)| (*first, ids.iter().copied().collect())).collect();
     for (id, enters) in changes {
@@ -247,7 +252,7 @@ fn changed(stored: &Rows, changes: &BTreeMap<u64, bool>) -> Rows {
             ids.remove(id)
         };
     }
-    let mut cut = Rows::new();
+    let mut cut = PostingRows::new();
     for (first, ids) in rows {
         let ids: Vec<u64> = ids.into_iter().collect();
         let last_before = stored.get(&first).and_then(|ids| ids.last().copied()).unwrap_or(0);
@@ -268,7 +273,7 @@ mod tests {
 
     #[test]
     fn rows_stay_within_their_size_and_order_whatever_is_added_and_removed() {
-        let (mut rows, mut expected) = (Rows::new(), BTreeSet::new());
+        let (mut rows, mut expected) = (PostingRows::new(), BTreeSet::new());
         let mut random = 7_u64;
         for round in 0..400 {
             let mut changes = BTreeMap::new();
@@ -293,7 +298,7 @@ mod tests {
         }
         assert!(rows.len() < expected.len() / 20, "{} rows", rows.len());
         // In order, as agents are registered, rows are full.
-        let appended = (0..25).fold(Rows::new(), |rows, part| {
+        let appended = (0..25).fold(PostingRows::new(), |rows, part| {
             changed(&rows, &(part * 40 + 1..=part * 40 + 40).map(|id| (id, true)).collect())
         });
         assert_eq!(appended.values().map(Vec::len).collect::<Vec<_>>(), [100; 10]);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     progress::{Progress, RowsBilled},
     store::{EARLIER_FORMATS, FORMAT, StoreFault},
-    takeover::{Part, PartKey},
+    takeover::{PartKey, TakeoverPart},
 };
 
 /// The version of the protocol; each change of a message increments it.
@@ -143,7 +143,7 @@ pub enum IndexAnswer {
     /// The excerpt for the wallets, as [`Excerpt::encode`](super::Excerpt::encode) writes it.
     Excerpt(String),
     /// A part of an index of the earlier format.
-    Part(Part),
+    Part(TakeoverPart),
     /// The body of an error for the client.
     Failure(String),
     /// The index does not know.
@@ -213,7 +213,7 @@ mod tests {
         let progress = IndexAnswer::Progress((&State::default()).into(), None, RowsBilled::default());
         let sent = (&request, &head, &progress);
         let excerpt = IndexAnswer::Excerpt("e".into());
-        let answers = (excerpt, IndexAnswer::Part(Part::default()), IndexAnswer::Failure("f".into()));
+        let answers = (excerpt, IndexAnswer::Part(TakeoverPart::default()), IndexAnswer::Failure("f".into()));
         let answers = (answers, IndexAnswer::NotCovered);
         let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/15","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
         assert_eq!(serde_json::to_string(&sent).unwrap(), format!("[{expected}]"));

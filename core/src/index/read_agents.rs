@@ -23,7 +23,7 @@ pub(super) const AGENTS: usize = 2_000;
 
 /// Agents of one block, and the registry's own figures there.
 #[derive(Clone, Debug)]
-pub(super) struct Agents {
+pub(super) struct AgentsAtBlock {
     pub(super) head: RegistryHead,
     /// The existing ones of the agents asked for.
     pub(super) entries: Vec<(u64, IndexedAgent)>,
@@ -40,10 +40,10 @@ pub(super) struct ReadSlice {
 }
 
 impl Query for ReadSlice {
-    type Output = Agents;
+    type Output = AgentsAtBlock;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<Agents, Halt> {
+    fn resolve(&self, view: &View) -> Result<AgentsAtBlock, Halt> {
         let registry = Registry { view, address: self.registry };
         // The first rows share a round trip with the counter.
         let first =
@@ -52,7 +52,7 @@ impl Query for ReadSlice {
         first.transpose()?;
         let last = head.total.min(self.first.saturating_add(self.most).saturating_sub(1));
         let entries = slice(&registry, self.first, last)?;
-        Ok(Agents { head, entries, swept: Vec::new() })
+        Ok(AgentsAtBlock { head, entries, swept: Vec::new() })
     }
 }
 
@@ -71,10 +71,10 @@ pub(super) struct ReadAgents {
 
 impl Query for ReadAgents {
     /// `None` after a reorg between the block read and the newest one.
-    type Output = Option<Agents>;
+    type Output = Option<AgentsAtBlock>;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<Option<Agents>, Halt> {
+    fn resolve(&self, view: &View) -> Result<Option<AgentsAtBlock>, Halt> {
         let registry = Registry { view, address: self.registry };
         let total = registry.total();
         let head = RegistryHead::read(view, self.registry);
@@ -91,7 +91,7 @@ impl Query for ReadAgents {
         let (mut entries, swept) = (entries?, swept.transpose()?.unwrap_or_default());
         entries.extend(unlisted.transpose()?.unwrap_or_default());
         let is_canonical = self.is_canonical(view, &head.header)?;
-        Ok(is_canonical.then_some(Agents { head, entries, swept }))
+        Ok(is_canonical.then_some(AgentsAtBlock { head, entries, swept }))
     }
 
     fn reads_other_blocks(&self) -> bool {

@@ -139,7 +139,7 @@ impl ListedBlocks {
 
 /// The listed events of one agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct OfAgent {
+struct AgentEvents {
     /// The height of the block with its registration.
     registered_in: Option<u64>,
     /// Attestations and reports by the wallet that made them; some times are unknown.
@@ -149,7 +149,7 @@ struct OfAgent {
 /// The listed events that change rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListedEvents {
-    of_agents: BTreeMap<u64, OfAgent>,
+    of_agents: BTreeMap<u64, AgentEvents>,
     /// Agents with an event that was not listed before.
     changed: BTreeSet<u64>,
     /// The height and time of the last canonical block, if a reorg replaced later ones.
@@ -183,7 +183,7 @@ impl ListedEvents {
         to: u64,
         undone_since: Option<(u64, u64)>,
     ) -> Self {
-        let mut of_agents = BTreeMap::<u64, OfAgent>::new();
+        let mut of_agents = BTreeMap::<u64, AgentEvents>::new();
         for event in events.iter().filter(|event| event.number <= to) {
             let Some(id) = event.agent else { continue };
             let agent = of_agents.entry(id).or_default();
@@ -221,7 +221,7 @@ impl ListedEvents {
             }
             (None, _) => {}
         }
-        let Some(OfAgent { registered_in, made }) = listed else { return seen };
+        let Some(AgentEvents { registered_in, made }) = listed else { return seen };
         // Listing the same events again does not reveal those that a node has left out once.
         if let Some(number) = registered_in.filter(|number| *number >= seen.since) {
             (seen.since, seen.is_from_registration) = (number, true);

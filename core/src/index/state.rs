@@ -12,7 +12,7 @@ use super::{
     checkpoint::{Checkpoint, text},
     coverage::{Coverage, Lateness},
     indexed_agent::IndexedAgent,
-    phase::{Cause, Doubt, LATE_LOGS_SECONDS, Late, Pass, Phase, Rows},
+    phase::{BlockRows, ComparisonCause, LATE_LOGS_SECONDS, LateEvent, Pass, PendingCheck, Phase},
     seen_events::{ListedBlocks, wallet_events},
     store::{SqlValue, Store, StoreError, first_row},
 };
@@ -86,7 +86,7 @@ pub enum Basis {
 /// The log of changes. It must not be lost: clients have its cursors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Log {
+pub(super) struct ChangeLogState {
     /// Start of the log in unix milliseconds; 0 before it starts.
     pub(super) began: u64,
     /// The number of changes so far.
@@ -99,7 +99,7 @@ pub(super) struct Log {
     pub(super) basis_at: u64,
 }
 
-impl Log {
+impl ChangeLogState {
     /// Continues the log of an earlier index as a new log, because the earlier index may go on, too.
     pub(super) fn after(earlier: Self, now_millis: u64) -> Self {
         let began = now_millis.max(earlier.began.saturating_add(1));
@@ -163,7 +163,7 @@ impl Comparisons {
 /// Position of the sweep, which reads all agents again and again if nothing proves the rows; it may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct SweepPlace {
+pub(super) struct SweepPosition {
     /// The last id that was read.
     pub(super) last: u64,
     /// Time of that reading in unix milliseconds.
@@ -184,7 +184,7 @@ pub struct Counters {
 
 /// Recent searches for events, in memory only: without it, more is requested again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct EventSearchMemory {
     /// Heights and fingerprints of events that have been read, as far as they are requested again.
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// Heights and fingerprints of the newest search, if its events did not tell all changes.
@@ -214,14 +214,14 @@ pub struct State {
     pub writes: u64,
     /// The blocks of which events were listed.
     pub(super) listed: ListedBlocks,
-    pub(super) log: Log,
+    pub(super) log: ChangeLogState,
     pub(super) node: NodeFacts,
     pub(super) compared: Comparisons,
-    pub(super) sweep: SweepPlace,
+    pub(super) sweep: SweepPosition,
     /// Counters for monitors.
     pub counters: Counters,
     #[serde(skip)]
-    pub(super) asked: Asked,
+    pub(super) asked: EventSearchMemory,
 }
 
 impl State {
@@ -245,7 +245,7 @@ impl State {
             return Some(state.with_basis_at());
         }
         // In the format before, the log's fields are fields of the state.
-        let log = Log::deserialize(&stored).unwrap_or_default();
+        let log = ChangeLogState::deserialize(&stored).unwrap_or_default();
         let mut fields = serde_json::to_value(Self { log, ..Self::default() }).ok()?;
         let block =
             stored.pointer("/phase/complete/block").and_then(|block| Checkpoint::deserialize(block).ok());
@@ -258,12 +258,12 @@ impl State {
         }
         let mut state = Self::deserialize(&fields).ok()?;
         if let Some(block) = block {
-            state.phase = Phase::Complete(Rows::new(block, Coverage::default(), Vec::new()));
+            state.phase = Phase::Complete(BlockRows::new(block, Coverage::default(), Vec::new()));
         }
         match state.log.began {
             0 => state.refill(false),
             // All agents have been stored.
-            _ => state.compare(state.phase.cause().unwrap_or(Cause::Untold)),
+            _ => state.compare(state.phase.cause().unwrap_or(ComparisonCause::Untold)),
         }
         Some(state.with_basis_at())
     }
@@ -280,7 +280,7 @@ impl State {
     /// Continues the change log of an earlier index.
     pub(super) fn take_over(&mut self, earlier: Self, now_millis: u64) {
         let Self { log, grace_seconds, total, .. } = earlier;
-        *self = Self { log: Log::after(log, now_millis), grace_seconds, total, ..Self::default() };
+        *self = Self { log: ChangeLogState::after(log, now_millis), grace_seconds, total, ..Self::default() };
     }
 
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
@@ -303,7 +303,9 @@ impl State {
     pub const fn as_of(&self) -> Option<Checkpoint> {
         match &self.phase {
             Phase::Filling { before, .. } => *before,
-            Phase::CatchingUp { .. } | Phase::Comparing { cause: Cause::Contradicted(_), .. } => None,
+            Phase::CatchingUp { .. } | Phase::Comparing { cause: ComparisonCause::Contradicted(_), .. } => {
+                None
+            }
             Phase::Complete(rows) | Phase::Comparing { rows: Some(rows), .. } => Some(rows.block),
             Phase::Comparing { rows: None, .. } => None,
         }
@@ -340,7 +342,7 @@ impl State {
     /// Returns the agent of which a proof contradicted the rows, while they answer nothing because of it.
     pub const fn contradicted(&self) -> Option<u64> {
         match self.phase.cause() {
-            Some(Cause::Contradicted(id)) => Some(id),
+            Some(ComparisonCause::Contradicted(id)) => Some(id),
             _ => None,
         }
     }
@@ -389,10 +391,10 @@ impl State {
     }
 
     /// Returns the event that the index waits for.
-    pub(super) const fn late(&self) -> Option<Late> {
+    pub(super) const fn late(&self) -> Option<LateEvent> {
         match &self.phase {
             Phase::CatchingUp { late, .. } => *late,
-            Phase::Complete(Rows { doubt: Doubt::Late(late), .. }) => Some(*late),
+            Phase::Complete(BlockRows { doubt: PendingCheck::Late(late), .. }) => Some(*late),
             _ => None,
         }
     }
@@ -400,10 +402,10 @@ impl State {
     /// Notes a wait for an event, and returns when its change was first found, in unix milliseconds.
     pub(super) fn wait_for_event(&mut self, now_millis: u64) -> u64 {
         let since = self.late().map_or(now_millis, |late| late.since);
-        let waited = Late { since, asked_at: now_millis };
+        let waited = LateEvent { since, asked_at: now_millis };
         match &mut self.phase {
             Phase::CatchingUp { late, .. } => *late = Some(waited),
-            Phase::Complete(rows) => rows.doubt = Doubt::Late(waited),
+            Phase::Complete(rows) => rows.doubt = PendingCheck::Late(waited),
             Phase::Filling { .. } | Phase::Comparing { .. } => {}
         }
         since
@@ -412,7 +414,7 @@ impl State {
     /// Returns when to search again for an awaited event, in unix milliseconds: after half the time waited so
     /// far.
     pub fn retry_at(&self) -> Option<u64> {
-        let Late { since, asked_at } = self.late()?;
+        let LateEvent { since, asked_at } = self.late()?;
         let waited = asked_at.saturating_sub(since);
         Some(asked_at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
@@ -422,16 +424,16 @@ impl State {
         let before = self.as_of().filter(|_| trusted);
         self.phase = Phase::Filling { pass: Pass::default(), before };
         self.node.canary = None;
-        self.asked = Asked::default();
+        self.asked = EventSearchMemory::default();
     }
 
     /// Starts a comparison of all agents with the rows.
-    pub(super) fn compare(&mut self, cause: Cause) {
+    pub(super) fn compare(&mut self, cause: ComparisonCause) {
         let rows = match std::mem::take(&mut self.phase) {
             Phase::Complete(rows) | Phase::Comparing { rows: Some(rows), .. } => Some(rows),
             _ => None,
         };
-        let rows = rows.map(|rows| Rows { doubt: Doubt::None, ..rows });
+        let rows = rows.map(|rows| BlockRows { doubt: PendingCheck::None, ..rows });
         self.phase = Phase::Comparing { pass: Pass::default(), rows, cause };
     }
 
@@ -439,7 +441,7 @@ impl State {
     /// to have been late.
     pub(super) fn note_lateness(&mut self, told: &BTreeSet<(u64, u64)>, newest: &Header) {
         let (Some((first, last)), Some((base, _))) = (self.asked.blocks, self.base()) else { return };
-        let Asked { seen, awaited, .. } = &self.asked;
+        let EventSearchMemory { seen, awaited, .. } = &self.asked;
         let is_new = |event: &&(u64, u64)| event.1 != 0 && !seen.contains(event) && !awaited.contains(event);
         let asked = told.iter().filter(|(number, _)| (first..=last).contains(number));
         let late: BTreeSet<u64> = asked.filter(is_new).map(|(number, _)| *number).collect();

@@ -49,7 +49,7 @@ pub(super) struct AgentWriter<'a, S> {
     /// Renewed agents of which the status has also changed.
     toggled: Vec<[SqlValue; 5]>,
     /// `None` before the first fill's end: lists and shards are then made of all agents at once.
-    derived: Option<Derived>,
+    derived: Option<DerivedChanges>,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
     /// Agents with changed or removed revenue.
@@ -61,14 +61,14 @@ pub(super) struct AgentWriter<'a, S> {
 
 /// Changes of shards and lists, which the end of the first fill makes of all agents.
 #[derive(Default)]
-struct Derived {
+struct DerivedChanges {
     shards: ShardChanges,
     postings: PostingChanges,
     /// Lists of persons and times: of all persons, before it is known which have many agents.
     by_time: PostingChanges,
 }
 
-impl Derived {
+impl DerivedChanges {
     fn note(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {
         self.shards.note(id, before, after);
         let [(before, time_before), (after, time_after)] =
@@ -109,7 +109,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             agents: Vec::new(),
             renewed: Vec::new(),
             toggled: Vec::new(),
-            derived: Some(Derived::default()),
+            derived: Some(DerivedChanges::default()),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
             revenue_out: Vec::new(),
@@ -303,7 +303,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         };
         write(store, &update(""), &self.renewed)?;
         write(store, &update(", status = read.value->>4"), &self.toggled)?;
-        if let Some(Derived { shards, postings, mut by_time }) = self.derived {
+        if let Some(DerivedChanges { shards, postings, mut by_time }) = self.derived {
             let entered = postings.entered(Property::Person).filter_map(|key| Address::try_from(key).ok());
             let grown = entered.filter(|person| !large.contains(person)).collect();
             postings.write(store)?;

@@ -42,14 +42,14 @@ pub enum PartKey {
 
 /// A part of an index of an earlier format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct TakeoverPart {
     /// The state, or rows as JSON; empty where there is no such index.
     content: String,
     /// The next part, if there is one.
     next: Option<PartKey>,
 }
 
-impl Part {
+impl TakeoverPart {
     /// Returns whether there is no such index, or none that has completed a fill.
     pub const fn is_empty(&self) -> bool {
         self.content.is_empty()
@@ -61,15 +61,15 @@ impl Part {
 /// # Errors
 ///
 /// [`StoreError`].
-pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
+pub fn part(store: &impl Store, place: PartKey) -> Result<TakeoverPart, StoreError> {
     let Some(format) = format_of(store)?.filter(|format| EARLIER_FORMATS.contains(&format.as_str())) else {
-        return Ok(Part::default());
+        return Ok(TakeoverPart::default());
     };
     let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
     let state = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
     // Before its first complete fill it has no change log.
     if State::read(&state).is_none_or(|state| state.began() == 0) {
-        return Ok(Part::default());
+        return Ok(TakeoverPart::default());
     }
     // Format 11 has no such column.
     let liable = if format == "11" { "NULL" } else { "hex(liable)" };
@@ -79,7 +79,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
          FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
     );
     let (after, rows) = match place {
-        PartKey::State => return Ok(Part { content: state, next: Some(PartKey::Ends(0)) }),
+        PartKey::State => return Ok(TakeoverPart { content: state, next: Some(PartKey::Ends(0)) }),
         PartKey::Ends(after) => (
             after,
             "SELECT json_group_array(json_array(id, seconds)), max(id), count(*) \
@@ -107,7 +107,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
         PartKey::Changes(_) => Some(PartKey::Changes(last)),
         PartKey::Records(_) => (!is_last).then_some(PartKey::Records(last)),
     };
-    Ok(Part { content: if count == 0 { "[]".to_owned() } else { content }, next })
+    Ok(TakeoverPart { content: if count == 0 { "[]".to_owned() } else { content }, next })
 }
 
 /// Returns the part that an index has to take over next; `None` once it has begun to read the chain.
@@ -130,8 +130,13 @@ pub fn next(store: &impl Store) -> Result<Option<PartKey>, StoreError> {
 /// # Errors
 ///
 /// [`StoreError`].
-pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> Result<(), StoreError> {
-    let Part { content, next } = part;
+pub fn take(
+    store: &impl Store,
+    place: PartKey,
+    part: TakeoverPart,
+    now_millis: u64,
+) -> Result<(), StoreError> {
+    let TakeoverPart { content, next } = part;
     let statement = match place {
         PartKey::State => {
             if let Some(earlier) = next.and_then(|_| State::read(&content)) {

@@ -19,7 +19,7 @@ const MOST_PROVED: usize = 256;
 
 /// Result of a proof at the newest block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum TipProofOutcome {
     /// These agents' records are now as given, and nothing else has changed.
     All(BTreeMap<u64, Row>),
     /// Something has changed that the events do not tell.
@@ -48,29 +48,33 @@ pub(super) struct TipProof<'a> {
 
 impl TipProof<'_> {
     /// Checks whether these events tell all changes since the rows' block.
-    pub(super) fn told(&self, view: &View, events: &[Announced]) -> Result<Told, Halt> {
+    pub(super) fn told(&self, view: &View, events: &[Announced]) -> Result<TipProofOutcome, Halt> {
         // Late events from before are no changes since, unless their agents had another event.
         let is_new = |event: &&Announced| event.number == 0 || event.number > self.block;
         let ids = events.iter().filter(is_new).map(|event| event.agent.filter(|_| event.is_plain));
-        let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(Told::Unknown) };
-        let refuted = if self.may_refute { Told::Less } else { Told::Unknown };
+        let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(TipProofOutcome::Unknown) };
+        let refuted = if self.may_refute { TipProofOutcome::Less } else { TipProofOutcome::Unknown };
         if ids.is_empty() {
-            return Ok(if self.seen == self.newest { Told::All(BTreeMap::new()) } else { Told::Less });
+            return Ok(if self.seen == self.newest {
+                TipProofOutcome::All(BTreeMap::new())
+            } else {
+                TipProofOutcome::Less
+            });
         }
         if ids.len() > MOST_PROVED {
-            return Ok(Told::Unknown);
+            return Ok(TipProofOutcome::Unknown);
         }
-        let Some(before) = self.before else { return Ok(Told::Needs(ids)) };
+        let Some(before) = self.before else { return Ok(TipProofOutcome::Needs(ids)) };
         let Some(rows) = ids.iter().map(|id| before.get(id)).collect::<Option<Vec<_>>>() else {
-            return Ok(Told::Unknown);
+            return Ok(TipProofOutcome::Unknown);
         };
         let slots: Vec<B256> = ids.iter().flat_map(|id| self.layout.changing_slots(*id)).collect();
         let of_agent = slots.len() / ids.len();
         let key = ProofKey { contract: self.registry, slots, parts: ProofParts::Pinned };
-        let Some(proof) = view.proof(&key)? else { return Ok(Told::Unknown) };
+        let Some(proof) = view.proof(&key)? else { return Ok(TipProofOutcome::Unknown) };
         let proved = Account::proved(&proof.block, &proof.proof, self.registry, &key.slots);
         let Some(account) = proved.filter(|account| account.storage_root == self.newest) else {
-            return Ok(Told::Unknown);
+            return Ok(TipProofOutcome::Unknown);
         };
         let words = account.values.chunks(of_agent).zip(&rows);
         let before: Vec<U256> = words.flat_map(|(words, row)| self.layout.words_with(words, row)).collect();
@@ -79,6 +83,6 @@ impl TipProof<'_> {
         }
         let words = ids.into_iter().zip(account.values.chunks(of_agent).zip(rows));
         let now = words.map(|(id, (words, row))| Some((id, self.layout.row_with(words, row)?)));
-        Ok(now.collect::<Option<_>>().map_or(Told::Unknown, Told::All))
+        Ok(now.collect::<Option<_>>().map_or(TipProofOutcome::Unknown, TipProofOutcome::All))
     }
 }

@@ -154,7 +154,11 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
             takeover::take(&half, place, takeover::part(&earlier, place).unwrap(), 1_000).unwrap();
         }
         let place = takeover::next(&half).unwrap().unwrap();
-        assert_eq!(takeover::take(&half, place, takeover::Part::default(), 2_000), Ok(()), "{place:?}");
+        assert_eq!(
+            takeover::take(&half, place, takeover::TakeoverPart::default(), 2_000),
+            Ok(()),
+            "{place:?}"
+        );
         assert_eq!(takeover::next(&half).unwrap(), None);
         for rows in ["meta WHERE key = 'state'", "ends", "changes"] {
             assert_eq!(half.number(&format!("SELECT count(*) FROM {rows}")), 0, "{rows}");

@@ -2,21 +2,21 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use super::{Stage, Work};
+use super::{Work, WorkStage};
 use crate::index::{
     IndexError,
     changes::Comparison,
     checkpoint::{self, Checkpoint},
     coverage::Coverage,
     find_changes::LOG_RANGE_REFRESHES,
-    found::{Changed, Completeness, Contradicted},
+    found::{ChangeSet, Completeness, ContradictedRecord},
     indexed_agent::IndexedAgent,
-    phase::{Cause, Doubt, Late, Pass, Rows},
-    read_agents::{AGENTS, Agents, ReadAgents},
+    phase::{BlockRows, ComparisonCause, LateEvent, Pass, PendingCheck},
+    read_agents::{AGENTS, AgentsAtBlock, ReadAgents},
     registry_head::RegistryHead,
     seen_events::ListedEvents,
     shards,
-    state::{Basis, Provable, State, SweepPlace, Trust},
+    state::{Basis, Provable, State, SweepPosition, Trust},
     store::{Store, one_number},
     tables::{self, AgentWriter},
 };
@@ -33,7 +33,7 @@ const SWEEP_PAUSE_MILLIS: u64 = 300_000;
 /// The agents to read again.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshPlan {
-    changed: Changed,
+    changed: ChangeSet,
     /// Ids not read yet.
     ids: Vec<u64>,
     /// Agents with an event, or read for another reason than the sweep.
@@ -60,13 +60,13 @@ impl Work {
     }
 
     /// Decides which agents to read again.
-    pub(super) fn plan(&mut self, store: &impl Store, changed: Changed) -> Result<(), IndexError> {
+    pub(super) fn plan(&mut self, store: &impl Store, changed: ChangeSet) -> Result<(), IndexError> {
         self.note_log_range(changed.log_range);
         let total = self.state.total;
         let last = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
         let mut expected = changed.ids.clone();
         expected.extend(self.state.phase.pass().iter().flat_map(|pass| &pass.differing));
-        expected.extend(changed.contradicted.map(Contradicted::id));
+        expected.extend(changed.contradicted.map(ContradictedRecord::id));
         if let Some(since) = changed.undone_since {
             // More are filled anew. After a fill at several blocks, nearly all may be of the last one.
             let most = MANY_CHANGES.max(total / LARGE_SHARE).min(MOST_CHANGES) + 1;
@@ -79,7 +79,7 @@ impl Work {
         if !expected.is_empty() && expected.iter().all(|id| changed.records.contains_key(id)) {
             return self.apply_proved(store, changed, expected, last);
         }
-        let SweepPlace { last: swept, at } = self.state.sweep;
+        let SweepPosition { last: swept, at } = self.state.sweep;
         let first = if swept >= total { 1 } else { swept + 1 };
         let is_due = self.now_millis >= at.saturating_add(SWEEP_PAUSE_MILLIS)
             && self.state.basis() == Basis::Events
@@ -105,7 +105,7 @@ impl Work {
     fn apply_proved(
         &mut self,
         store: &impl Store,
-        changed: Changed,
+        changed: ChangeSet,
         expected: BTreeSet<u64>,
         last: u64,
     ) -> Result<(), IndexError> {
@@ -141,14 +141,14 @@ impl Work {
             since,
         };
         let run = self.run(query, self.config.limits).at(newest);
-        self.stage = Stage::Agents(Box::new(run), plan);
+        self.stage = WorkStage::Agents(Box::new(run), plan);
     }
 
     pub(super) fn take_agents(
         &mut self,
         store: &impl Store,
         mut plan: Box<RefreshPlan>,
-        read: Option<Agents>,
+        read: Option<AgentsAtBlock>,
     ) -> Result<(), IndexError> {
         let Some(mut read) = read else {
             if let (true, Some(pass)) = (plan.changed.is_without_events(), self.state.phase.pass_mut()) {
@@ -243,7 +243,7 @@ impl Work {
         state.counters.unannounced += surprises.len() as u64;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
-            state.sweep = SweepPlace { last, at: self.now_millis };
+            state.sweep = SweepPosition { last, at: self.now_millis };
         }
         let canary = changed.last_event.filter(|number| *number <= checkpoint.number).or(state.node.canary);
         state.node.canary = canary.filter(|number| undone_since.is_none_or(|since| *number <= since.number));
@@ -285,23 +285,25 @@ impl Work {
             let lateness = &mut state.node.lateness;
             coverage.advance(step, (&checkpoint, read_at), is_proved, Some(changed.from), lateness);
         }
-        let is_owed = rows.as_ref().is_some_and(|rows| rows.doubt == Doubt::Owed);
+        let is_owed = rows.as_ref().is_some_and(|rows| rows.doubt == PendingCheck::Owed);
         let is_moved = undone_since.is_some() || !written.is_empty();
-        let rows = Rows {
+        let rows = BlockRows {
             version: changed.version.filter(|_| header.hash == changed.until.hash),
             ahead: changed.ahead.filter(|(block, _)| block.number > header.number),
             unsettled: if is_moved { Some(checkpoint) } else { rows.and_then(|rows| rows.unsettled) },
             doubt: match () {
-                () if is_owed || changed.completeness == Completeness::Refuted => Doubt::Owed,
-                () if behind > 0 => Doubt::Late(Late { since: self.now_millis, asked_at: self.now_millis }),
-                () => Doubt::None,
+                () if is_owed || changed.completeness == Completeness::Refuted => PendingCheck::Owed,
+                () if behind > 0 => {
+                    PendingCheck::Late(LateEvent { since: self.now_millis, asked_at: self.now_millis })
+                }
+                () => PendingCheck::None,
             },
-            ..Rows::new(checkpoint, coverage, recent)
+            ..BlockRows::new(checkpoint, coverage, recent)
         };
         self.complete(store, rows, read_at)?;
         self.note_asked(&changed, checkpoint, asks_again);
         if let Some(surprise) = surprises.first() {
-            return self.compare(store, Cause::Contradicted(*surprise));
+            return self.compare(store, ComparisonCause::Contradicted(*surprise));
         }
         match changed.contradicted {
             Some(contradicted) => self.doubt(store, contradicted, written.contains(&contradicted.id())),
@@ -310,8 +312,8 @@ impl Work {
     }
 
     /// Notes the events that were requested and read, up to this block of the rows.
-    fn note_asked(&mut self, changed: &Changed, block: Checkpoint, asks_again: bool) {
-        let first_unsettled = self.state.phase.rows().map_or(block.number, Rows::first_unsettled);
+    fn note_asked(&mut self, changed: &ChangeSet, block: Checkpoint, asks_again: bool) {
+        let first_unsettled = self.state.phase.rows().map_or(block.number, BlockRows::first_unsettled);
         let asked = &mut self.state.asked;
         if asks_again {
             asked.again_at = block.seconds;

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Stage, Work};
+use super::{Work, WorkStage};
 use crate::{
     chain::RunError,
     index::{
@@ -22,9 +22,9 @@ use crate::{
         changes::Comparison,
         checkpoint::{self, Checkpoint},
         coverage::Coverage,
-        derived::Steps,
-        phase::{Cause, Pass, Phase, Rows},
-        read_agents::{Agents, ReadSlice},
+        derived::DerivationSteps,
+        phase::{BlockRows, ComparisonCause, Pass, Phase},
+        read_agents::{AgentsAtBlock, ReadSlice},
         seen_events::ListedEvents,
         shards,
         store::{Store, StoreError},
@@ -35,7 +35,7 @@ use crate::{
 
 /// Position of a slice in its pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slice {
+enum SliceKind {
     /// One of several, and not the last one.
     OneOf,
     /// The last one of several.
@@ -59,10 +59,14 @@ impl Work {
             Some(header) => run.at(header),
             None => run,
         };
-        self.stage = Stage::Slice(Box::new(run));
+        self.stage = WorkStage::Slice(Box::new(run));
     }
 
-    pub(super) fn take_slice(&mut self, store: &impl Store, mut read: Agents) -> Result<(), IndexError> {
+    pub(super) fn take_slice(
+        &mut self,
+        store: &impl Store,
+        mut read: AgentsAtBlock,
+    ) -> Result<(), IndexError> {
         let Some(mut pass) = self.state.phase.pass().cloned() else { return Ok(()) };
         let Some(next) = pass.next else { return Ok(()) };
         let checkpoint = Checkpoint::from(read.head.header);
@@ -93,12 +97,12 @@ impl Work {
         }
         let compares = self.state.phase.cause().is_some();
         if is_last && next == 1 {
-            if !self.store_slice(store, &mut read, checkpoint, Slice::Whole)? {
+            if !self.store_slice(store, &mut read, checkpoint, SliceKind::Whole)? {
                 return self.read_again(store, pass);
             }
             checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
             let recent = self.state.phase.rows().map(|rows| rows.recent.clone()).unwrap_or_default();
-            let rows = Rows::new(checkpoint, Coverage::begun(self.now_millis), recent);
+            let rows = BlockRows::new(checkpoint, Coverage::begun(self.now_millis), recent);
             self.complete(store, rows, self.now_millis)?;
             return Ok(self.state.save(store)?);
         }
@@ -110,7 +114,7 @@ impl Work {
                 return self.refill(store, true);
             }
         } else {
-            let slice = if is_last { Slice::Last } else { Slice::OneOf };
+            let slice = if is_last { SliceKind::Last } else { SliceKind::OneOf };
             if !self.store_slice(store, &mut read, checkpoint, slice)? {
                 return self.read_again(store, pass);
             }
@@ -142,11 +146,11 @@ impl Work {
         Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && self.derived(store)?.count() > 0)
     }
 
-    pub(super) fn derived(&self, store: &impl Store) -> Result<Steps, StoreError> {
-        Steps::left(store, self.config.part.max(1))
+    pub(super) fn derived(&self, store: &impl Store) -> Result<DerivationSteps, StoreError> {
+        DerivationSteps::left(store, self.config.part.max(1))
     }
 
-    /// Takes at most `most` of the [`Steps`]; the last one also makes the shards, as of this block.
+    /// Takes at most `most` of the [`DerivationSteps`]; the last one also makes the shards, as of this block.
     pub(super) fn make_derived(
         &mut self,
         store: &impl Store,
@@ -167,9 +171,9 @@ impl Work {
     fn store_slice(
         &mut self,
         store: &impl Store,
-        read: &mut Agents,
+        read: &mut AgentsAtBlock,
         checkpoint: Checkpoint,
-        slice: Slice,
+        slice: SliceKind,
     ) -> Result<bool, IndexError> {
         let version = self.shard_version(checkpoint);
         let announced = self.announced.clone();
@@ -182,7 +186,7 @@ impl Work {
             true => ListedEvents::of_fill(),
             false => ListedEvents::later_of(announced.clone()),
         };
-        if slice == Slice::Whole {
+        if slice == SliceKind::Whole {
             self.make_derived(store, u64::MAX, checkpoint)?;
         }
         let (few, sizes) = (self.config.few_agents, self.config.files);
@@ -197,12 +201,12 @@ impl Work {
         let mut changed = 0;
         for entries in read.entries.chunks_mut(AT_ONCE) {
             let mut changes = changes();
-            let ids = changes.put(entries, slice != Slice::Whole)?;
+            let ids = changes.put(entries, slice != SliceKind::Whole)?;
             changed += ids.iter().filter(|id| !self.announced.contains(id)).count() as u64;
             noted.extend(changes.finish()?);
         }
         let mut is_ended = true;
-        if slice != Slice::OneOf {
+        if slice != SliceKind::OneOf {
             let mut changes = changes();
             is_ended = changes.end_at(read.head.total)?;
             // The compared rows answer meanwhile, and have to stay of one block.
@@ -210,7 +214,7 @@ impl Work {
                 is_ended = changes.end_at(read.head.total)?;
             }
             noted.extend(changes.finish()?);
-            match slice == Slice::Whole && is_fill {
+            match slice == SliceKind::Whole && is_fill {
                 true => shards::make(store, version, self.config.files)?,
                 false => shards::undo(store, version)?,
             }
@@ -226,9 +230,9 @@ impl Work {
     pub(super) fn end_comparison(&mut self, changed: u64) {
         let Some(cause) = self.state.phase.cause() else { return };
         self.state.counters.comparisons += 1;
-        if cause != Cause::NoEvents {
+        if cause != ComparisonCause::NoEvents {
             self.state.counters.unannounced += changed;
-            self.state.compared.end(self.now_millis, changed == 0 && cause == Cause::Untold);
+            self.state.compared.end(self.now_millis, changed == 0 && cause == ComparisonCause::Untold);
         }
     }
 }

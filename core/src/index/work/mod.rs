@@ -25,7 +25,7 @@ use super::{
     changes::ChangeLog,
     checkpoint::Checkpoint,
     find_changes::FindChanges,
-    phase::{Cause, Doubt, Pass, Phase, Rows},
+    phase::{BlockRows, ComparisonCause, Pass, PendingCheck, Phase},
     read_agents::{ReadAgents, ReadSlice},
     shard_range::ShardVersion,
     shard_table::FileSizes,
@@ -73,7 +73,7 @@ pub struct Config {
 const RESTARTS: u32 = 3;
 
 #[derive(Debug)]
-enum Stage {
+enum WorkStage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
@@ -82,7 +82,7 @@ enum Stage {
     Done,
 }
 
-impl Stage {
+impl WorkStage {
     fn engine(&mut self) -> Option<&mut Engine> {
         match self {
             Self::Slice(run) => Some(run.engine()),
@@ -99,7 +99,7 @@ pub struct Work {
     config: Config,
     endpoints: Endpoints,
     state: State,
-    stage: Stage,
+    stage: WorkStage,
     /// Agents of known events that are not applied.
     announced: BTreeSet<u64>,
     now_millis: u64,
@@ -132,7 +132,7 @@ impl Work {
             config,
             endpoints: endpoints.begin(),
             state,
-            stage: Stage::Done,
+            stage: WorkStage::Done,
             announced: BTreeSet::new(),
             now_millis,
             restarts: 0,
@@ -140,9 +140,9 @@ impl Work {
             elapsed_ms: 0,
             run_began_ms: 0,
         };
-        let is_owed = work.state.phase.rows().is_some_and(|rows| rows.doubt == Doubt::Owed);
+        let is_owed = work.state.phase.rows().is_some_and(|rows| rows.doubt == PendingCheck::Owed);
         if is_owed && !work.state.compared.is_pausing(now_millis) {
-            work.state.compare(Cause::Untold);
+            work.state.compare(ComparisonCause::Untold);
         }
         // A state that could not be read claims that all agents have been stored.
         let is_unknown = matches!(work.state.phase, Phase::Comparing { rows: None, .. });
@@ -151,7 +151,7 @@ impl Work {
         }
         match work.state.phase.pass().cloned() {
             Some(pass) if pass.next.is_some() => work.read_slice(&pass),
-            _ if work.lacks_derived(store)? => work.stage = Stage::Derived,
+            _ if work.lacks_derived(store)? => work.stage = WorkStage::Derived,
             _ => work.find(store)?,
         }
         Ok(work)
@@ -178,27 +178,27 @@ impl Work {
     /// [`IndexError`]. The store is unchanged or one step further: begin again later.
     pub fn step(&mut self, store: &impl Store) -> Result<Step<()>, IndexError> {
         loop {
-            match std::mem::replace(&mut self.stage, Stage::Done) {
-                Stage::Done => return Ok(Step::Done(())),
-                Stage::Derived => {
+            match std::mem::replace(&mut self.stage, WorkStage::Done) {
+                WorkStage::Done => return Ok(Step::Done(())),
+                WorkStage::Derived => {
                     if let Some((at, _)) = self.state.base() {
                         self.make_derived(store, 1, at)?;
                     }
                 }
-                Stage::Slice(mut run) => match run.step()? {
-                    Step::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
+                WorkStage::Slice(mut run) => match run.step()? {
+                    Step::Send(batch) => return Ok(self.send(batch, WorkStage::Slice(run))),
                     Step::Done(read) => self.take_slice(store, read)?,
                 },
-                Stage::Find(mut run) => match run.step() {
+                WorkStage::Find(mut run) => match run.step() {
                     Err(QueryError::Run(RunError::BlockUnavailable)) if self.leaves_endpoint() => {
                         self.find(store)?;
                     }
-                    Ok(Step::Send(batch)) => return Ok(self.send(batch, Stage::Find(run))),
+                    Ok(Step::Send(batch)) => return Ok(self.send(batch, WorkStage::Find(run))),
                     Ok(Step::Done(found)) => self.take_found(store, run, found)?,
                     Err(error) => return Err(error.into()),
                 },
-                Stage::Agents(mut run, plan) => match run.step()? {
-                    Step::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
+                WorkStage::Agents(mut run, plan) => match run.step()? {
+                    Step::Send(batch) => return Ok(self.send(batch, WorkStage::Agents(run, plan))),
                     Step::Done(read) => self.take_agents(store, plan, read)?,
                 },
             }
@@ -215,7 +215,7 @@ impl Work {
         is_other
     }
 
-    fn send(&mut self, batch: Batch, stage: Stage) -> Step<()> {
+    fn send(&mut self, batch: Batch, stage: WorkStage) -> Step<()> {
         self.stage = stage;
         Step::Send(batch)
     }
@@ -265,11 +265,11 @@ impl Work {
         self.state.counters.without_events += 1;
         // The node has no event of that block any more, or never had.
         self.state.node.canary = None;
-        self.compare(store, self.state.phase.cause().unwrap_or(Cause::NoEvents))
+        self.compare(store, self.state.phase.cause().unwrap_or(ComparisonCause::NoEvents))
     }
 
     /// Compares all agents with the rows.
-    fn compare(&mut self, store: &impl Store, cause: Cause) -> Result<(), IndexError> {
+    fn compare(&mut self, store: &impl Store, cause: ComparisonCause) -> Result<(), IndexError> {
         self.state.compare(cause);
         self.state.save(store)?;
         self.read_slice(&Pass::default());
@@ -293,7 +293,7 @@ impl Work {
     }
 
     /// Completes the index with all agents stored as these rows. Their block was the newest at `read_at`.
-    fn complete(&mut self, store: &impl Store, rows: Rows, read_at: u64) -> Result<(), IndexError> {
+    fn complete(&mut self, store: &impl Store, rows: BlockRows, read_at: u64) -> Result<(), IndexError> {
         let block = rows.block;
         let oldest = rows.recent.first().map_or(block.number, |recent| recent.number);
         tables::forget_written(store, oldest)?;

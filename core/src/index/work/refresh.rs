@@ -13,15 +13,15 @@
 //! events, and the proof of the agents' words, if nothing else has changed. Any other takes four: it also
 //! reads storage roots between the events, and the agents.
 
-use super::{Stage, Work};
+use super::{Work, WorkStage};
 use crate::{
     chain::{Limits, Run},
     index::{
         IndexError,
         checkpoint::{self, Checkpoint},
-        find_changes::{Base, Events, ExpectedRecord, FindChanges, SeenRows},
-        found::{Contradicted, Found, FoundChanges, Unexplained},
-        phase::{Cause, Doubt, Pass, Phase, Version},
+        find_changes::{Base, EventPolicy, ExpectedRecord, FindChanges, SeenRows},
+        found::{ChangeSearchOutcome, ContradictedRecord, FoundChanges, UnexplainedChanges},
+        phase::{ComparisonCause, Pass, PendingCheck, Phase, RegistryVersion},
         state::{DAY_MILLIS, Trust},
         store::Store,
         tables,
@@ -63,7 +63,7 @@ impl Work {
             self_contained_code: self.config.self_contained_code,
             block,
             base,
-            events: if is_trusting { Events::Trusted } else { Events::Checked },
+            events: if is_trusting { EventPolicy::Trusted } else { EventPolicy::Checked },
             code: state.node.trust.code(),
             total: state.total,
             from: state.asks_from(block),
@@ -75,7 +75,7 @@ impl Work {
             log_range: state.node.log_range,
         };
         let limits = Limits { retries: RETRIES, ..self.config.limits };
-        self.stage = Stage::Find(Box::new(self.run(query, limits)));
+        self.stage = WorkStage::Find(Box::new(self.run(query, limits)));
         Ok(())
     }
 
@@ -103,9 +103,9 @@ impl Work {
         &mut self,
         store: &impl Store,
         run: Box<Run<FindChanges>>,
-        found: Found,
+        found: ChangeSearchOutcome,
     ) -> Result<(), IndexError> {
-        let Found { version, code, changes } = found;
+        let ChangeSearchOutcome { version, code, changes } = found;
         let trust = match (version, code.or(self.state.node.trust.code())) {
             (Some(_), Some(code)) => Trust::Proofs(code),
             (_, code) => Trust::Events(code),
@@ -136,7 +136,7 @@ impl Work {
             // The rows, or the slices they are compared with, are at least of the slices' block.
             (missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_)), _) if is_pinned => {
                 self.state.counters.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
-                self.find_on(run, |query| FindChanges { events: Events::Ignored, ..query })
+                self.find_on(run, |query| FindChanges { events: EventPolicy::Ignored, ..query })
             }
             (FoundChanges::NoEvents, _) => self.go_without_events(store),
             // Slices of several blocks, and no event tells what lies between them.
@@ -144,7 +144,7 @@ impl Work {
                 self.compare(store, cause)
             }
             (FoundChanges::AnotherChain, None) => self.refill(store, false),
-            (FoundChanges::Unexplained(Unexplained { ids, seen, newest }), None) => {
+            (FoundChanges::Unexplained(UnexplainedChanges { ids, seen, newest }), None) => {
                 self.announced = ids;
                 self.state.note_lateness(&seen, &newest);
                 let asked = &mut self.state.asked;
@@ -167,7 +167,7 @@ impl Work {
         run: Box<Run<FindChanges>>,
         query: impl FnOnce(FindChanges) -> FindChanges,
     ) -> Result<(), IndexError> {
-        self.stage = Stage::Find(Box::new(run.go_on(query)));
+        self.stage = WorkStage::Find(Box::new(run.go_on(query)));
         Ok(())
     }
 
@@ -176,13 +176,14 @@ impl Work {
         &mut self,
         store: &impl Store,
         block: Checkpoint,
-        version: Option<Version>,
+        version: Option<RegistryVersion>,
         mut is_news: bool,
     ) -> Result<(), IndexError> {
         let state = &mut self.state;
         let Phase::Complete(rows) = &mut state.phase else { return Ok(()) };
         let (changes, before) = (state.log.changes, (rows.block.number, state.read_at));
-        is_news |= version.is_some() && rows.version != version || matches!(rows.doubt, Doubt::Late(_));
+        is_news |=
+            version.is_some() && rows.version != version || matches!(rows.doubt, PendingCheck::Late(_));
         rows.version = version.or(rows.version);
         rows.coverage.advance(before, (&block, self.now_millis), true, None, &mut state.node.lateness);
         rows.confirm(block);
@@ -200,7 +201,7 @@ impl Work {
         let is_first = self.state.late().is_none();
         let since = self.state.wait_for_event(self.now_millis);
         if self.now_millis >= since.saturating_add(self.state.compared.patience_millis(self.now_millis)) {
-            return self.compare(store, Cause::Untold);
+            return self.compare(store, ComparisonCause::Untold);
         }
         if is_first {
             self.state.save(store)?;
@@ -214,14 +215,14 @@ impl Work {
     pub(super) fn doubt(
         &mut self,
         store: &impl Store,
-        contradicted: Contradicted,
+        contradicted: ContradictedRecord,
         is_mended: bool,
     ) -> Result<(), IndexError> {
         self.state.counters.unannounced += u64::from(is_mended);
-        if let Contradicted::Untrue(id) = contradicted {
+        if let ContradictedRecord::Untrue(id) = contradicted {
             let last = std::mem::replace(&mut self.state.compared.contradicted_at, self.now_millis);
             if !is_mended || self.now_millis < last.saturating_add(DAY_MILLIS) {
-                return self.compare(store, Cause::Contradicted(id));
+                return self.compare(store, ComparisonCause::Contradicted(id));
             }
         }
         Ok(self.state.save(store)?)
