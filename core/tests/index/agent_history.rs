@@ -8,7 +8,7 @@ use registry_core::eth::abi::IAgentRegistry::{AgentReactivated, AgentRegistered,
 use registry_core::eth::abi::IAgentRegistry::{AgentTerminated, ComplianceAttested, RevenueReported};
 use registry_core::index::{self, IndexError, SqlValue, Store as _};
 
-use crate::{Indexed, common::host::finish_in_time, common::prelude::*, history::History};
+use crate::{TestIndex, common::host::finish_in_time, common::prelude::*, history::ChainHistory};
 
 /// The account that does everything.
 const BY: Address = Address::repeat_byte(0xb1);
@@ -22,15 +22,15 @@ const fn seconds(number: u64) -> u64 {
 
 /// Creates an index of agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the
 /// first, and a node with the events of their registrations.
-fn chain(agents: u64) -> Indexed {
+fn chain(agents: u64) -> TestIndex {
     let block = |id: u64| 900_000 + id * 100_000;
     let mut registry = PlainRegistry::with_agents(agents);
     for (id, agent) in (1..).zip(&mut registry.agents) {
         (agent.registeredAt, agent.lastAttestation) = (seconds(block(id)), seconds(block(id)));
     }
-    let mut history = History::of(HEAD, registry);
+    let mut history = ChainHistory::of(HEAD, registry);
     history.edit(|mined| mined.seconds = seconds(HEAD));
-    let mut index = Indexed::filled_with(history, 0);
+    let mut index = TestIndex::filled_with(history, 0);
     (index.node.milliseconds_per_block, index.node.quirks.times_logs) = (200, true);
     for id in 1..=agents {
         let registered = AgentRegistered {
@@ -66,7 +66,7 @@ fn report(node: &mut Node, first: u64, count: u64) {
 }
 
 /// Creates the life of agent 1, in a registry of three agents.
-fn life() -> Indexed {
+fn life() -> TestIndex {
     let mut index = chain(3);
     let (agent, node) = (U256::from(1), &mut index.node);
     attest(node, 1_050_000);
@@ -79,20 +79,20 @@ fn life() -> Indexed {
 }
 
 /// Creates the life of agent 1 on a node with these logs.
-fn life_with(logs: Logs) -> Indexed {
+fn life_with(logs: Logs) -> TestIndex {
     let mut index = life();
     index.node.quirks.logs = logs;
     index
 }
 
 /// Reads a page; `None` if the block is no longer canonical.
-fn try_page(index: &mut Indexed, target: &str) -> Result<Option<Document>, IndexError> {
+fn try_page(index: &mut TestIndex, target: &str) -> Result<Option<Document>, IndexError> {
     page_of(index, target, &mut Endpoints::new(1, None), &mut 0)
 }
 
 /// Reads a page with known facts about the endpoints, and adds the elapsed milliseconds to `took`.
 fn page_of(
-    index: &mut Indexed,
+    index: &mut TestIndex,
     target: &str,
     known: &mut Endpoints,
     took: &mut u32,
@@ -109,7 +109,7 @@ fn page_of(
     }
 }
 
-fn page(index: &mut Indexed, query: &str) -> Value {
+fn page(index: &mut TestIndex, query: &str) -> Value {
     let path = "/api/v1/agent/1/history";
     let mut document = try_page(index, &format!("{path}{query}")).unwrap().unwrap();
     let links = document.links.take().unwrap();
@@ -125,7 +125,7 @@ fn data(page: &Value) -> &[Value] {
 }
 
 /// Reads all events of agent 1, and the first page. All pages have to say the same about missing events.
-fn all(index: &mut Indexed, limit: usize) -> (Vec<Value>, Value) {
+fn all(index: &mut TestIndex, limit: usize) -> (Vec<Value>, Value) {
     let first = page(index, &format!("?limit={limit}"));
     let (mut events, mut next) = (data(&first).to_vec(), first["next"].clone());
     while let Some(cursor) = next.as_str() {
@@ -165,7 +165,7 @@ fn in_order(events: &[Value]) -> Vec<(u64, u64)> {
 }
 
 /// Counts the `eth_getLogs` calls so far.
-fn log_calls(index: &Indexed) -> usize {
+fn log_calls(index: &TestIndex) -> usize {
     index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count()
 }
 
@@ -474,7 +474,7 @@ fn what_was_not_asked_for_is_no_part_of_an_answer() {
         assert!(matches!(refused, Err(IndexError::Query(_))), "{number}: {refused:?}");
     }
     // As the index reads them for its rows.
-    let mut index = Indexed::filled(3, 0);
+    let mut index = TestIndex::filled(3, 0);
     index.node.quirks.changes_logs = Some(lies[2]);
     index.attest(1, 1);
     index.show();

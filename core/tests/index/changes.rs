@@ -7,13 +7,13 @@ use registry_core::registry::agent::Status;
 use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
 use registry_core::registry::kya::Decision;
 
-use crate::{Indexed, common::prelude::*, promises::verdict};
+use crate::{TestIndex, common::prelude::*, promises::verdict};
 
 const DAY: u64 = 86_400;
 
 /// Creates an index of ten agents that attested a day before its clock, and returns its newest cursor.
-fn begun() -> (Indexed, Cursor) {
-    let mut index = Indexed::filled(10, 0);
+fn begun() -> (TestIndex, Cursor) {
+    let mut index = TestIndex::filled(10, 0);
     index.attest(1, 10);
     index.now = index.newest().seconds + DAY;
     index.refresh();
@@ -21,7 +21,7 @@ fn begun() -> (Indexed, Cursor) {
     (index, since)
 }
 
-fn changes(index: &Indexed, since: Since) -> Vec<Change> {
+fn changes(index: &TestIndex, since: Since) -> Vec<Change> {
     index.changes(since, 100).unwrap().data
 }
 
@@ -31,19 +31,19 @@ fn ids(changes: &[Change]) -> Vec<u64> {
 
 /// Returns the only change since a cursor, apart from changes of the basis.
 #[track_caller]
-fn only(index: &Indexed, since: Cursor) -> Change {
+fn only(index: &TestIndex, since: Cursor) -> Change {
     let mut changes = changes(index, Since::Cursor(since));
     changes.retain(|change| stands(change.from) != stands(change.to));
     assert_eq!(changes.len(), 1, "{changes:?}");
     changes.into_iter().next().unwrap()
 }
 
-fn now(index: &Indexed) -> Cursor {
+fn now(index: &TestIndex) -> Cursor {
     index.changes(Since::Now, 1).unwrap().next
 }
 
 /// Suspends agent 4, and returns the number of the block.
-fn suspend(index: &mut Indexed) -> u64 {
+fn suspend(index: &mut TestIndex) -> u64 {
     index.mine_with_events(&[4], |registry, _| registry.agents[3].status = 1);
     index.history.number()
 }
@@ -167,7 +167,7 @@ fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one
         let (mut index, since) = begun();
         index.node.quirks.times_logs = times_logs;
         let parent = index.history.number();
-        let revoke = |index: &mut Indexed| {
+        let revoke = |index: &mut TestIndex| {
             let events = if is_other { vec![5, 6] } else { vec![5] };
             index.mine_with_events(&events, |registry, seconds| {
                 registry.agents[4].status = 2;
@@ -223,7 +223,7 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
 
 #[test]
 fn changes_of_one_liable_wallets_agents_are_those_of_all_changes_new_agents_included() {
-    let mut index = Indexed::filled(12, 0);
+    let mut index = TestIndex::filled(12, 0);
     for _ in 0..20 {
         index.history.mine(3, &mut index.random);
         index.refresh();

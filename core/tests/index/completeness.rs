@@ -3,14 +3,14 @@
 
 use registry_core::index::Counters;
 
-use crate::{Indexed, common::prelude::*, snapshot};
+use crate::{TestIndex, common::prelude::*, snapshot};
 
 /// Further changes of a block, apart from its attestations.
-type Also = fn(&mut Indexed, u64);
+type BlockChange = fn(&mut TestIndex, u64);
 
 /// Creates an index and refreshes it as often.
-fn busy(refreshes: u64) -> Indexed {
-    let mut index = Indexed::filled(60, 0);
+fn busy(refreshes: u64) -> TestIndex {
+    let mut index = TestIndex::filled(60, 0);
     index.node.quirks.proofs = Proofs::Newest;
     index.work().unwrap();
     for round in 0..refreshes {
@@ -20,7 +20,7 @@ fn busy(refreshes: u64) -> Indexed {
 }
 
 /// Mines a block 2 s after the last one, with two attestations and some agent suspended or active again.
-fn mine(index: &mut Indexed, round: u64) {
+fn mine(index: &mut TestIndex, round: u64) {
     let seconds = index.newest().seconds + 2;
     let [one, other, third] = [3, 7, 11].map(|step| round * step % 40);
     index.mine(|registry, _| {
@@ -33,7 +33,7 @@ fn mine(index: &mut Indexed, round: u64) {
 }
 
 /// Refreshes after eight blocks, and returns the age of the snapshot in seconds; `None` without one.
-fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
+fn refresh(index: &mut TestIndex, round: u64, also: BlockChange) -> Option<u64> {
     for block in 0..8 {
         mine(index, round * 8 + block);
         also(index, round * 8 + block);
@@ -43,7 +43,7 @@ fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
 }
 
 /// Adds a registration or a report to the newest block in some rounds.
-fn register_or_report(index: &mut Indexed, round: u64) {
+fn register_or_report(index: &mut TestIndex, round: u64) {
     index.history.edit(|mined| {
         let mut registry = (*mined.registry).clone();
         let id = registry.agents.len() as u64 + 1;
@@ -129,7 +129,7 @@ fn where_events_are_listed_late_the_snapshot_goes_on_and_no_agents_are_compared_
 
 #[test]
 fn where_logs_come_a_block_later_than_their_header_there_is_a_snapshot_again_after_a_change() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     (index.node.quirks.logs_behind, index.node.quirks.proofs) = (true, Proofs::Newest);
     index.attest(1, 2);
     for round in 0..12 {

@@ -2,7 +2,7 @@
 
 use registry_core::index::{IndexError, ListChunk, ListCursor};
 
-use crate::{Indexed, common::prelude::*};
+use crate::{TestIndex, common::prelude::*};
 
 /// Seconds for which a list stays open without a request.
 const FORGOTTEN: u64 = 60;
@@ -18,9 +18,9 @@ struct OpenList {
 }
 
 #[derive(Default)]
-pub(crate) struct Lists(Vec<OpenList>);
+pub(crate) struct OpenLists(Vec<OpenList>);
 
-impl Indexed {
+impl TestIndex {
     pub(crate) fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
         self.read(|index| index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most))
     }
@@ -31,13 +31,13 @@ impl Indexed {
 }
 
 /// Counts the open lists, and the agents kept for them.
-fn kept(index: &Indexed) -> [i64; 2] {
+fn kept(index: &TestIndex) -> [i64; 2] {
     ["lists", "former_agents"].map(|table| index.database.number(&format!("SELECT count(*) FROM {table}")))
 }
 
-impl Lists {
+impl OpenLists {
     /// Opens another list, as of `now`, unless too many are open.
-    pub(crate) fn open(&mut self, index: &Indexed, now: u64) {
+    pub(crate) fn open(&mut self, index: &TestIndex, now: u64) {
         if self.0.len() > 2 {
             return;
         }
@@ -50,7 +50,7 @@ impl Lists {
     }
 
     /// Continues some of the lists.
-    pub(crate) fn go_on(&mut self, index: &Indexed, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn go_on(&mut self, index: &TestIndex, random: &mut Random) -> Result<(), String> {
         for mut list in std::mem::take(&mut self.0) {
             let mut next = Some(list.next);
             for _ in 0..random.below(3) {
@@ -79,7 +79,7 @@ impl Lists {
 }
 
 /// Mines a block in which all these agents are suspended, or active again, and refreshes.
-fn toggle(index: &mut Indexed, ids: &[u64]) {
+fn toggle(index: &mut TestIndex, ids: &[u64]) {
     index.mine_with_events(ids, |registry, _| {
         for id in ids {
             let status = &mut registry.agents[*id as usize - 1].status;
@@ -91,7 +91,7 @@ fn toggle(index: &mut Indexed, ids: &[u64]) {
 
 #[test]
 fn a_list_without_a_reader_makes_room_for_the_next_one() {
-    let mut index = Indexed::filled(9, 2);
+    let mut index = TestIndex::filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let next = |place: usize| opened[place].next.unwrap();
     assert!(matches!(index.open_list(NOW, 2), Err(IndexError::Busy)));
@@ -115,7 +115,7 @@ fn a_list_without_a_reader_makes_room_for_the_next_one() {
 
 #[test]
 fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
-    let mut index = Indexed::filled(9, 2);
+    let mut index = TestIndex::filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
     assert!(matches!(&refused, IndexError::Busy), "{refused}");

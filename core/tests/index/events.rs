@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use registry_core::index::{Basis, Counters, IndexError};
 
-use crate::{Indexed, common::prelude::*, snapshot};
+use crate::{TestIndex, common::prelude::*, snapshot};
 
 #[test]
 fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
-    let mut index = Indexed::filled(20, 0);
+    let mut index = TestIndex::filled(20, 0);
     index.work().unwrap();
     let mut ages = BTreeMap::<u64, Vec<u64>>::new();
     for round in 0..300 {
@@ -37,7 +37,7 @@ fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
 #[test]
 fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read_once() {
     for slice in [10_000, 20] {
-        let mut index = Indexed::filled(60, 0);
+        let mut index = TestIndex::filled(60, 0);
         index.config.slice = slice;
         index.work().unwrap();
         index.attest(7, 1);
@@ -60,7 +60,7 @@ fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read
 fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
     for proofs in [Proofs::All, Proofs::Newest] {
         for logs in [Logs::Empty, Logs::From(9)] {
-            let mut index = Indexed::filled(40, 0);
+            let mut index = TestIndex::filled(40, 0);
             index.node.quirks.proofs = proofs;
             index.attest(3, 1);
             index.refresh();
@@ -89,7 +89,7 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
 
 #[test]
 fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
-    let mut index = Indexed::filled(30, 0);
+    let mut index = TestIndex::filled(30, 0);
     index.attest(3, 1);
     index.refresh();
     // Comparisons that find no difference, until there is a pause between them.
@@ -110,7 +110,7 @@ fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
 
 #[test]
 fn proofs_of_another_block_than_the_one_asked_for_prove_nothing_of_it() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.attest(3, 1);
     index.refresh();
     // Events are lost, and agents are read anew, in slices, while they go on changing: nothing is vouched for
@@ -137,7 +137,7 @@ fn proofs_of_another_block_than_the_one_asked_for_prove_nothing_of_it() {
 
 #[test]
 fn events_that_no_header_vouches_for_are_not_relied_on() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.node.quirks.batch_limit = Some(1);
     index.attest(3, 2);
     // Some machine behind the node's address has not got the block, and lists no events of it.
@@ -149,7 +149,7 @@ fn events_that_no_header_vouches_for_are_not_relied_on() {
 
 #[test]
 fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.node.quirks.logs = Logs::Blocks(10);
     for (round, trips) in [(0, 5..10), (1, 3..5)] {
         (1..30).for_each(|first| index.attest(first, 1));
@@ -165,7 +165,7 @@ fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
 
 #[test]
 fn a_cap_that_takes_more_calls_than_reading_all_agents_is_not_kept_to() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.node.quirks.logs = Logs::Blocks(10);
     (0..1_200).for_each(|_| index.history.mine(0, &mut index.random));
     index.attest(3, 1);
@@ -181,7 +181,7 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
     let small = |batch_status| Quirks { batch_limit: Some(3), batch_status, ..Quirks::default() };
     let behind = Quirks { logs_behind: true, ..Quirks::default() };
     for quirks in [small(Some(400)), small(None), behind] {
-        let mut index = Indexed::filled(40, 0);
+        let mut index = TestIndex::filled(40, 0);
         index.node.quirks = quirks.clone();
         for round in 1..4 {
             index.attest(round, 2);
@@ -197,7 +197,7 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
 
 #[test]
 fn logs_of_the_only_new_block_are_left_for_the_next_refresh_where_the_node_serves_them_later() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.node.quirks.logs_behind = true;
     index.attest(1, 2);
     let attested_in = index.history.number();
@@ -215,12 +215,12 @@ fn logs_of_the_only_new_block_are_left_for_the_next_refresh_where_the_node_serve
 
 #[test]
 fn a_reorganisation_to_a_lower_block_whose_logs_are_served_later_loses_no_event_of_it() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.node.quirks.proofs = Proofs::Newest;
     (0..3).for_each(|_| index.idle_for(20));
     let kept = index.history.number();
     let begun = index.newest().seconds;
-    let attest = |index: &mut Indexed, first: u64, seconds: u64| {
+    let attest = |index: &mut TestIndex, first: u64, seconds: u64| {
         index.attest(first, 2);
         index.history.edit(|mined| mined.seconds = begun + seconds);
         index.now += 15;

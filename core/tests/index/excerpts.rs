@@ -2,10 +2,10 @@
 
 use registry_core::api::question::LateExcerpt;
 
-use crate::{Indexed, common::prelude::*, liability, promises::verdict};
+use crate::{TestIndex, common::prelude::*, liability, promises::verdict};
 
 /// Returns the [`verdict`] on an agent's wallet with an excerpt that arrives during the first round trip.
-fn during(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
+fn during(index: &mut TestIndex, of: &AgentRecord) -> (Value, usize) {
     let (late, excerpt) = (LateExcerpt::default(), index.excerpt(&[of.agentWallet]));
     let asked = question(&format!("/api/v1/kya/{}", of.agentWallet));
     let asked = Question { excerpt: Some(late.clone()), ..asked };
@@ -19,7 +19,7 @@ fn during(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
 
 #[test]
 fn an_excerpt_that_arrives_during_the_round_trip_takes_no_other_one() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.mine(|registry, _| {
         registry.agents[6].status = 2;
         let wallet = registry.agents[6].agentWallet;
@@ -40,7 +40,7 @@ fn an_excerpt_that_arrives_during_the_round_trip_takes_no_other_one() {
 
 #[test]
 fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     for of in &index.agents() {
         let (known, _) = verdict(&mut index, of);
         let unknown = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), LateExcerpt::default());
@@ -55,7 +55,7 @@ fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
 
 #[test]
 fn the_ancestors_of_an_agent_that_the_index_lacks_are_unknown_until_it_has_it() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.mine(|registry, _| registry.agents.push(record(41, 2)));
     index.show();
     let newer = index.agents()[40].clone();
@@ -71,7 +71,7 @@ fn the_ancestors_of_an_agent_that_the_index_lacks_are_unknown_until_it_has_it() 
 
 #[test]
 fn an_attestation_after_the_verdicts_block_is_not_told() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.attest(1, 1);
     index.refresh();
     let attested_at = liability::attest(&mut index, 3, true);

@@ -8,7 +8,7 @@ use crate::common::prelude::*;
 
 /// The chain, and every block that was ever part of it.
 #[derive(Default)]
-pub(crate) struct History {
+pub(crate) struct ChainHistory {
     pub(crate) blocks: BTreeMap<u64, Mined>,
     pub(crate) ever: HashMap<B256, Rc<PlainRegistry>>,
     mined: u64,
@@ -22,7 +22,7 @@ pub(crate) struct History {
     pub(crate) hidden: u64,
 }
 
-impl History {
+impl ChainHistory {
     /// Creates a chain of one block with this number of agents.
     pub(crate) fn new(agents: u64, random: &mut Random) -> Self {
         let mut registry = PlainRegistry::with_agents(0);

@@ -11,19 +11,19 @@ use registry_core::registry::lineage::{self, Member};
 use registry_core::{liability::Basis, registry::kya::Decision};
 
 use crate::common::{database::Database, database::config, prelude::*, proofs};
-use crate::{history::History, liability, liable, snapshot};
+use crate::{history::ChainHistory, liability, liable, snapshot};
 
 pub(crate) const CHAIN: &str = "http://node";
 
-pub(crate) struct Indexed {
+pub(crate) struct TestIndex {
     pub(crate) database: Database,
     pub(crate) endpoints: Endpoints,
     pub(crate) config: Config,
     pub(crate) node: Node,
-    pub(crate) history: History,
+    pub(crate) history: ChainHistory,
     pub(crate) random: Random,
     /// Quirks of the second endpoint of the same chain, and the failures of connections.
-    pub(crate) second: Option<(Quirks, Failures)>,
+    pub(crate) second: Option<(Quirks, ConnectionFailures)>,
     pub(crate) kept: Option<State>,
     /// Replies after which the next work dies.
     pub(crate) dies_after: Option<u64>,
@@ -31,18 +31,18 @@ pub(crate) struct Indexed {
     /// The cursor up to which changes have been read, the standings by these changes, and the time.
     pub(crate) standings: Option<(Cursor, BTreeMap<u64, Standing>, u64)>,
     /// Files that a host has fetched.
-    pub(crate) shelf: RefCell<snapshot::Shelf>,
+    pub(crate) shelf: RefCell<snapshot::HeldFiles>,
 }
 
 /// Random failures of connections: one in `one_in` fails.
-pub(crate) struct Failures {
+pub(crate) struct ConnectionFailures {
     pub(crate) one_in: u64,
     pub(crate) random: Random,
 }
 
-impl Indexed {
+impl TestIndex {
     /// Creates an empty index that is filled in slices of `slice` agents.
-    pub(crate) fn new(history: History, slice: u64, sweep: u64) -> Self {
+    pub(crate) fn new(history: ChainHistory, slice: u64, sweep: u64) -> Self {
         let config = Config { proved: 1, layout: Some(proofs::layout()), ..config(REGISTRY, slice, sweep) };
         let mut index = Self {
             database: Database::new(),
@@ -62,7 +62,7 @@ impl Indexed {
         index
     }
 
-    pub(crate) fn filled_with(history: History, sweep: u64) -> Self {
+    pub(crate) fn filled_with(history: ChainHistory, sweep: u64) -> Self {
         let mut index = Self::new(history, 100_000, sweep);
         index.work().unwrap();
         assert!(index.state().is_complete());
@@ -71,12 +71,12 @@ impl Indexed {
 
     pub(crate) fn filled(agents: u64, sweep: u64) -> Self {
         let mut random = Random(7);
-        let history = History::new(agents, &mut random);
+        let history = ChainHistory::new(agents, &mut random);
         Self { random, ..Self::filled_with(history, sweep) }
     }
 
     pub(crate) fn of(registry: PlainRegistry) -> Self {
-        Self::filled_with(History::of(2, registry), 200)
+        Self::filled_with(ChainHistory::of(2, registry), 200)
     }
 
     pub(crate) fn newest(&self) -> &Mined {

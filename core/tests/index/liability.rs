@@ -7,10 +7,10 @@ use registry_core::snapshot::{Facts, LiveAgent, Shard, ShardRange};
 use registry_core::{eth::abi::IAgentRegistry::AgentRegistered, index::Store as _};
 use registry_core::{registry::agent::Agent, registry::kya::Decision};
 
-use crate::{Indexed, common::prelude::*, snapshot};
+use crate::{TestIndex, common::prelude::*, snapshot};
 
 /// Returns the row's events by an agent's liable wallet.
-fn known(index: &Indexed, id: u64) -> WalletEvents {
+fn known(index: &TestIndex, id: u64) -> WalletEvents {
     index.read(|index| index.wallet_events(id)).unwrap().unwrap()
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn take(answer: &mut Value) {
 }
 
 /// Makes the `liability` of an agent in a list, by its record and by the events that the index has seen.
-pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
+pub(crate) fn of_record(index: &TestIndex, agent: &AgentRecord) -> Value {
     let block = index.state().as_of().unwrap();
     let events = known(index, agent.agentId.to());
     let recent = events.last.filter(|last| block.seconds - last <= 90 * 86_400);
@@ -48,7 +48,7 @@ pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
 }
 
 /// Reads all live agents of the snapshot, if there is one.
-fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
+fn live_agents(index: &TestIndex) -> Vec<(LiveAgent, WalletEvents)> {
     let Ok(manifest) = snapshot::manifest(index) else { return Vec::new() };
     let files: Vec<Shard> = manifest.entries().map(|entry| snapshot::parsed(index, entry)).collect();
     let known = manifest.wallets_of(&files.iter().collect::<Vec<_>>(), ShardRange::ALL).unwrap();
@@ -64,7 +64,7 @@ fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
 
 /// Compares seen events by liable wallets with those of the chain: each is one of the wallet's, and the last
 /// one if all are known.
-pub(crate) fn is_as_listed(index: &Indexed) -> Result<(), String> {
+pub(crate) fn is_as_listed(index: &TestIndex) -> Result<(), String> {
     let Some(block) = index.state().as_of() else { return Ok(()) };
     let chain = &index.history.blocks;
     if chain.get(&block.number).is_none_or(|mined| mined.hash != block.hash) {
@@ -103,7 +103,7 @@ pub(crate) fn is_as_listed(index: &Indexed) -> Result<(), String> {
     Ok(())
 }
 
-fn register(index: &mut Indexed) -> u64 {
+fn register(index: &mut TestIndex) -> u64 {
     let id = index.agents().len() as u64 + 1;
     index.mine(|registry, seconds| {
         let mut agent = record(id, 1);
@@ -115,7 +115,7 @@ fn register(index: &mut Indexed) -> u64 {
 }
 
 /// Attests in a block in which the liable wallet does so, or another one.
-pub(crate) fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
+pub(crate) fn attest(index: &mut TestIndex, id: u64, by_liable: bool) -> u64 {
     while index.history.number().is_multiple_of(2) == by_liable {
         index.idle();
     }
@@ -126,7 +126,7 @@ pub(crate) fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
 #[test]
 fn rows_read_from_state_say_unknown_and_those_whose_registration_was_listed_know() {
     for proofs in [Proofs::All, Proofs::Newest, Proofs::Unsupported] {
-        let mut index = Indexed::filled(6, 0);
+        let mut index = TestIndex::filled(6, 0);
         index.node.quirks.proofs = proofs;
         let new = register(&mut index);
         let unknown = WalletEvents::default();
@@ -162,7 +162,7 @@ fn rows_read_from_state_say_unknown_and_those_whose_registration_was_listed_know
 
 #[test]
 fn a_node_that_has_pruned_its_events_leaves_what_it_cannot_list_unknown() {
-    let mut index = Indexed::filled(6, 0);
+    let mut index = TestIndex::filled(6, 0);
     let first = register(&mut index);
     index.node.quirks.logs = Logs::From(index.history.number() + 2);
     index.node.quirks.proofs = Proofs::Newest;
@@ -178,12 +178,12 @@ fn a_node_that_has_pruned_its_events_leaves_what_it_cannot_list_unknown() {
 #[test]
 fn a_change_of_basis_is_a_change_at_its_second_and_names_the_liable_wallet() {
     for proofs in [Proofs::All, Proofs::Unsupported] {
-        let mut index = Indexed::filled(6, 0);
+        let mut index = TestIndex::filled(6, 0);
         index.node.quirks.proofs = proofs;
         let mut since = index.read(|index| index.changes(Since::Now, 1)).unwrap().next;
         let id = register(&mut index);
         let agent = index.agents()[id as usize - 1].clone();
-        let mut reported = |index: &Indexed| {
+        let mut reported = |index: &TestIndex| {
             let list = index.read(|index| index.changes(Since::Cursor(since), 100)).unwrap();
             since = list.next;
             let own = list.data.into_iter().filter(|change| change.agent_id == id.into());
@@ -237,7 +237,7 @@ fn a_change_of_basis_is_a_change_at_its_second_and_names_the_liable_wallet() {
 
 #[test]
 fn shards_name_what_ties_an_agent_to_its_parent() {
-    let mut index = Indexed::filled(60, 0);
+    let mut index = TestIndex::filled(60, 0);
     index.refresh();
     let agents = index.agents();
     let found = live_agents(&index);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use registry_core::index::Bounds;
 use serde_json::Map;
 
-use crate::{Indexed, common::prelude::*, liability};
+use crate::{TestIndex, common::prelude::*, liability};
 
 /// Returns an agent as lists show it.
 pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
@@ -18,7 +18,7 @@ pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
 }
 
 /// Compares the answer about every person with the registry; `now` is the time of the question.
-pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
+pub(crate) fn is_like(index: &TestIndex, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let grace = registry.grace_seconds.unwrap();
     let mut persons: BTreeSet<Address> = registry.agents.iter().map(|agent| agent.haftungsperson).collect();
     persons.insert(Address::repeat_byte(0xee));
@@ -91,7 +91,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
 
 #[test]
 fn a_page_of_a_persons_agents_stays_where_it_is_while_the_registry_grows() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     let (person, now) = (index.agents()[0].haftungsperson, index.newest().seconds);
     let (first, _) = index.ask(&format!("/api/v1/liable/{person}?limit=3"), now);
     let second = format!("/api/v1/liable/{person}?limit=3&cursor={}", first["next"].as_str().unwrap());
@@ -139,7 +139,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
                 agent.operationalScope = "carbon rights".to_owned();
             }
         }
-        let index = Indexed::of(registry);
+        let index = TestIndex::of(registry);
         let ask = |target: &str| index.ask_within(target, 1_700_777_600, bounds);
         let steps = |target: String| index.database.cost(|| ask(&target)).0[1];
         targets(agents).into_iter().map(steps).collect()

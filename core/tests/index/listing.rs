@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use registry_core::index::Bounds;
 
-use crate::{Indexed, common::prelude::*, history::History, liability, liable::item};
+use crate::{TestIndex, common::prelude::*, history::ChainHistory, liability, liable::item};
 
 /// Searched texts with their words; the last word may be a prefix.
 const SEARCHES: [(&str, &[&str]); 17] = [
@@ -43,7 +43,7 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds_in_lists_of_one_row_and_o
 }
 
 fn pages_are_like_a_filter(agents: u64, rounds: u64) {
-    let (index, mut random) = (Indexed::filled(agents, 0), Random(8));
+    let (index, mut random) = (TestIndex::filled(agents, 0), Random(8));
     let newest = index.newest();
     let (registry, grace) = (&newest.registry, newest.registry.grace_seconds.unwrap());
     for round in 0..rounds {
@@ -127,19 +127,19 @@ fn pages_are_like_a_filter(agents: u64, rounds: u64) {
 
 #[test]
 fn an_agent_whose_record_cannot_be_read_is_in_no_list_and_named_by_each() {
-    let history = History::new(40, &mut Random(7));
+    let history = ChainHistory::new(40, &mut Random(7));
     let mut registry = (*history.newest().registry).clone();
     let unreadable = registry.agents[6].clone();
     registry.agents[6].status = 255;
     // Lists are made of all agents at once after a fill of several slices.
-    let mut in_slices = Indexed::new(History::of(2, registry.clone()), 10, 200);
+    let mut in_slices = TestIndex::new(ChainHistory::of(2, registry.clone()), 10, 200);
     in_slices.catch_up().unwrap();
     let AgentRecord { haftungsperson, creator, parentAgentId, generation, .. } = unreadable;
     let filters = format!(
         "haftungsperson={haftungsperson} creator={creator} parent={parentAgentId} generation={generation} generation=0 \
          compliant=true compliant=false compliant=true&status=Revoked sort=-id sort=attestation"
     );
-    let both = [Indexed::of(registry), in_slices];
+    let both = [TestIndex::of(registry), in_slices];
     for (filter, index) in filters.split(' ').flat_map(|filter| both.iter().map(move |index| (filter, index)))
     {
         let (list, _) = index.ask(&format!("/api/v1/agents?limit=100&{filter}"), NOW);

@@ -26,15 +26,15 @@ mod snapshot;
 mod store_failures;
 
 use common::prelude::*;
-use history::History;
-use indexed::{Failures, Indexed};
+use history::ChainHistory;
+use indexed::{ConnectionFailures, TestIndex};
 use registry_core::{index::FEW_AGENTS, index::FileSizes, snapshot::Manifest};
 
 /// Runs one history and returns the first error of its index. `is_old` keeps the form of `ONCE_WRONG`.
 fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut random = Random(seed);
     let agents = random.below(14);
-    let history = History::new(agents, &mut random);
+    let history = ChainHistory::new(agents, &mut random);
     let mut quirks = Quirks {
         gas_for_calls: random.pick(&[None, None, Some(4), Some(9)]),
         undeployed: random.pick(&[Undeployed::Override, Undeployed::Creation, Undeployed::Refused]),
@@ -68,7 +68,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
         let undeployed = random.pick(&[Undeployed::Override, Undeployed::Refused]);
         let one_in = if quirks.batch_limit == Some(1) { 10 } else { random.pick(&[3, 10]) };
         let quirks = Quirks { late_logs, gas_for_calls, undeployed, proofs: other, ..quirks.clone() };
-        (quirks, Failures { one_in, random: Random(seed) })
+        (quirks, ConnectionFailures { one_in, random: Random(seed) })
     });
     if random.once_in(6) {
         quirks.lags = Some((3 + random.below(4) as usize, 1 + random.below(3)));
@@ -84,7 +84,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let lies = if random.once_in(4) { 3 } else { 0 };
     let slice = random.pick(&[1_000, 1_000, 3, 5]);
     let sweep = random.pick(&[0, 2, 5]);
-    let mut index = Indexed::new(history, slice, sweep);
+    let mut index = TestIndex::new(history, slice, sweep);
     index.config.part = 1 + seed % 9;
     index.config.few_agents = if seed.is_multiple_of(2) { 3 } else { FEW_AGENTS };
     // A shard of a few agents each, up to three levels of segments, and one shard of all.
@@ -106,10 +106,10 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
         index.history.pace = 6;
     }
     let untrue = matches!(index.node.quirks.logs, Logs::Empty | Logs::From(_));
-    let mut lists = compliance_list::Lists::default();
-    let about = |index: &Indexed, what: &str| {
+    let mut lists = compliance_list::OpenLists::default();
+    let about = |index: &TestIndex, what: &str| {
         let second = index.second.as_ref().map(|(quirks, failures)| (quirks, failures.one_in));
-        let (History { silent, .. }, state) = (&index.history, index.state());
+        let (ChainHistory { silent, .. }, state) = (&index.history, index.state());
         format!(
             "seed {seed}: {what}\n{:?}\nsecond {second:?}\nlies {lies} silent {silent}\n{state:?}",
             index.node
@@ -120,7 +120,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     for _ in 0..6 + random.below(10) {
         if releases.once_in(20) && index.state().as_of().is_some() {
             index.is_released(11 + releases.below(3));
-            lists = compliance_list::Lists::default();
+            lists = compliance_list::OpenLists::default();
         }
         if releases.once_in(8) {
             if is_late {
@@ -163,7 +163,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
         index.dies_after = None;
         lists.go_on(&index, &mut random).map_err(|difference| about(&index, &difference))?;
         let state = index.state();
-        let History { silent, hidden, .. } = index.history;
+        let ChainHistory { silent, hidden, .. } = index.history;
         // A change in a block with other events shows in no storage root between the blocks.
         let trusted = match proofs {
             Proofs::All => hidden == 0,

@@ -8,7 +8,7 @@ use registry_core::index::{IndexError, SqlValue, Store as _, StoreError, prepare
 use registry_core::liability::Basis;
 use registry_core::registry::changes::{Cursor, Since, Standing};
 
-use crate::{Indexed, common::database::Database, common::prelude::*, history::History};
+use crate::{TestIndex, common::database::Database, common::prelude::*, history::ChainHistory};
 
 fn fixture(name: &str) -> String {
     fs::read_to_string(format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -36,7 +36,7 @@ pub(crate) fn taken_over(earlier: &Database, now: u64) -> Database {
     database
 }
 
-impl Indexed {
+impl TestIndex {
     /// Begins another release, with an index in an object of its own beside one of this format.
     pub(crate) fn is_released(&mut self, format: u64) {
         let of_both: &[&str] = &[
@@ -102,10 +102,10 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     let began = 1_795_808_783_273;
     let mut registry = registry_of(&earlier);
     registry.agents[1].status = 1;
-    let mut index = Indexed::new(History::of(40, registry), 30, 0);
+    let mut index = TestIndex::new(ChainHistory::of(40, registry), 30, 0);
     (index.now, index.config.layout) = (showcase["writtenAt"].as_u64().unwrap() + 1, None);
     index.database = taken_over(&earlier, index.now);
-    let since = |index: &Indexed, began, number| index.changes(Since::Cursor(Cursor { began, number }), 10);
+    let since = |index: &TestIndex, began, number| index.changes(Since::Cursor(Cursor { began, number }), 10);
     assert_eq!(since(&index, began, 0), Err(IndexError::Incomplete { percent: 0 }));
     index.catch_up().unwrap();
     let all = since(&index, began, 0).unwrap().data;
@@ -124,7 +124,7 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     assert!(next.began > began && since(&index, next.began, next.number).unwrap().data.is_empty());
     // A release with format 12 keeps the liable wallets of its changes, too.
     let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql LIKE '%ON agents %'";
-    let of_liable = |index: &Indexed| {
+    let of_liable = |index: &TestIndex| {
         let rows = "SELECT number, agent, wallet, liable, was & 7, is_now & 7, block, seconds FROM changes";
         (index.database.execute(rows, &[]).unwrap(), index.database.execute(indexes, &[]).unwrap())
     };

@@ -2,16 +2,16 @@
 
 use registry_core::index::{Basis, Counters, IndexError};
 
-use crate::{Indexed, common::prelude::*, history::History, indexed::Failures};
+use crate::{TestIndex, common::prelude::*, history::ChainHistory, indexed::ConnectionFailures};
 
 /// Counts the rows inserted, changed and deleted so far.
-fn rows_written(index: &Indexed) -> i64 {
+fn rows_written(index: &TestIndex) -> i64 {
     index.database.number("SELECT total_changes()")
 }
 
 #[test]
 fn a_refresh_after_a_hundred_attestations_takes_three_round_trips_seven_calls_and_four_rows_each() {
-    let mut index = Indexed::filled(600, 200);
+    let mut index = TestIndex::filled(600, 200);
     index.work().unwrap();
     let with_attestation = "SELECT count(*) FROM pragma_index_list('agents') AS list, pragma_index_info(list.name) AS part \
                             WHERE part.name = 'attested'";
@@ -36,7 +36,7 @@ fn a_refresh_after_a_hundred_attestations_takes_three_round_trips_seven_calls_an
 #[test]
 fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_nothing() {
     for agents in [0, 10, 1_000] {
-        let mut index = Indexed::filled(agents, 200);
+        let mut index = TestIndex::filled(agents, 200);
         index.work().unwrap();
         for _ in 0..5 {
             let written = rows_written(&index);
@@ -54,7 +54,7 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
 #[test]
 fn whether_its_node_gives_proofs_is_known_after_one_round() {
     for (proofs, gives) in [(Proofs::All, true), (Proofs::Unsupported, false)] {
-        let mut index = Indexed::new(History::new(3, &mut Random(7)), 10, 0);
+        let mut index = TestIndex::new(ChainHistory::new(3, &mut Random(7)), 10, 0);
         index.node.quirks.proofs = proofs;
         index.catch_up().unwrap();
         index.idle_for(15);
@@ -64,7 +64,7 @@ fn whether_its_node_gives_proofs_is_known_after_one_round() {
 
 #[test]
 fn after_a_change_that_its_event_tells_nothing_is_waited_for() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.attest(1, 2);
     index.refresh();
     assert_eq!(index.state().as_of().unwrap().number, index.history.number());
@@ -74,13 +74,13 @@ fn after_a_change_that_its_event_tells_nothing_is_waited_for() {
 #[test]
 fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answers_until_all_are_compared() {
     for (slice, lies) in [(10_000, 1), (20, 1), (10_000, 2), (20, 2)] {
-        let mut history = History::new(60, &mut Random(7));
+        let mut history = ChainHistory::new(60, &mut Random(7));
         let truth = history.newest().clone();
         // The node that is asked first lies about some agents.
         let mut lie = (*truth.registry).clone();
         lie.agents[29..29 + lies].iter_mut().for_each(|agent| agent.lastAttestation += 1_000);
         history.edit(|mined| mined.registry = lie.into());
-        let mut index = Indexed::filled_with(history, 0);
+        let mut index = TestIndex::filled_with(history, 0);
         index.history.edit(|mined| *mined = truth);
         index.config.slice = slice;
         index.refresh();
@@ -100,7 +100,7 @@ fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answer
 
 #[test]
 fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newest_once_they_have_that() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     // So many replies to a reading that it never is of the newest block, and no events to go by.
     index.config.limits.agents_per_call = 2;
     let quirks = &mut index.node.quirks;
@@ -126,7 +126,7 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
 
 #[test]
 fn agents_are_read_at_an_older_block_where_the_node_lacks_the_newest_for_two_replies() {
-    let mut index = Indexed::filled(20, 0);
+    let mut index = TestIndex::filled(20, 0);
     index.node.quirks.proofs = Proofs::Unsupported;
     index.work().unwrap();
     index.attest(3, 2);
@@ -142,8 +142,8 @@ fn agents_are_read_at_an_older_block_where_the_node_lacks_the_newest_for_two_rep
 
 #[test]
 fn an_endpoint_that_lags_behind_the_rows_is_left_for_another_at_once() {
-    let mut index = Indexed::filled(20, 0);
-    index.second = Some((Quirks::default(), Failures { one_in: 1_000_000, random: Random(1) }));
+    let mut index = TestIndex::filled(20, 0);
+    index.second = Some((Quirks::default(), ConnectionFailures { one_in: 1_000_000, random: Random(1) }));
     index.endpoints = Endpoints::new(2, None);
     for _ in 0..5 {
         index.idle();
@@ -158,7 +158,7 @@ fn an_endpoint_that_lags_behind_the_rows_is_left_for_another_at_once() {
 
 #[test]
 fn an_index_that_is_being_filled_says_how_far_it_is() {
-    let mut index = Indexed::new(History::new(40, &mut Random(3)), 10, 0);
+    let mut index = TestIndex::new(ChainHistory::new(40, &mut Random(3)), 10, 0);
     for percent in [0, 25, 50, 75] {
         let document = index.document("/api/v1/revenue/aggregate", 0);
         assert_eq!(document, Err(IndexError::Incomplete { percent }));
@@ -174,7 +174,7 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
 
 #[test]
 fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.mine(|registry, seconds| {
         registry.agents[4].lastAttestation = seconds - registry.grace_seconds.unwrap() - 60;
         registry.agents[4].status = 0;
@@ -198,7 +198,7 @@ fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
 }
 
 /// Returns the verdict on an agent's wallet with the index's excerpt, and its number of round trips.
-pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
+pub(crate) fn verdict(index: &mut TestIndex, of: &AgentRecord) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);
     let answer = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), excerpt.into());
     (read(answer), index.node.round_trips())
@@ -206,7 +206,7 @@ pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
 
 #[test]
 fn a_wallet_revoked_and_registered_again_shows_its_past_with_the_index_in_one_round_trip() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     let first = index.agents()[6].clone();
     let (clean, _) = verdict(&mut index, &first);
     assert_eq!((&clean["registration"], &clean["formerAgents"]), (&json!("current"), &json!([])));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use registry_core::index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _};
 use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput};
 
-use crate::{Indexed, common::prelude::*, history::History, snapshot};
+use crate::{TestIndex, common::prelude::*, history::ChainHistory, snapshot};
 
 /// Number of liable people in large registries.
 const PEOPLE: u64 = 997;
@@ -15,13 +15,13 @@ const PACKED_BYTES: usize = 98 + 25;
 const OLDEST: u64 = 777_600;
 
 /// Creates an index of agents of all statuses and ages, with a report for each fiftieth.
-fn large(agents: u64) -> Indexed {
+fn large(agents: u64) -> TestIndex {
     // The agents that change have no children at any size: a status also changes all descendants' verdicts.
     large_with(agents, |id| if (301..=700).contains(&(id / 16)) { id / 256 } else { id / 16 })
 }
 
 /// Creates such an index with these parents.
-fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> Indexed {
+fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> TestIndex {
     let mut registry = PlainRegistry::with_agents(0);
     for id in 1..=agents {
         let mut agent = record(id, parent(id));
@@ -33,12 +33,12 @@ fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> Indexed {
         }
         registry.agents.push(agent);
     }
-    Indexed::of(registry)
+    TestIndex::of(registry)
 }
 
 /// Refreshes after `count` changes: one half of the agents are attested, the other half suspended or
 /// reactivated.
-fn change(index: &mut Indexed, first: u64, count: u64) {
+fn change(index: &mut TestIndex, first: u64, count: u64) {
     let ids: Vec<u64> = (first..first + count).collect();
     index.mine_with_events(&ids, |registry, seconds| {
         for id in &ids {
@@ -89,7 +89,7 @@ fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
 }
 
 /// Measures the steps of suspending the first agent, an ancestor of all others.
-fn suspension(mut index: Indexed) -> u64 {
+fn suspension(mut index: TestIndex) -> u64 {
     index.work().unwrap();
     let before = snapshot::manifest(&index).unwrap();
     index.mine(|registry, _| registry.agents[0].status = 1);
@@ -133,13 +133,13 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
 }
 
 /// Creates an index of 30,000 agents, 6,000 of which were attested in each of five seconds.
-fn attested_together() -> Indexed {
+fn attested_together() -> TestIndex {
     let mut registry = PlainRegistry::with_agents(0);
     registry.agents.extend(
         (0..30_000)
             .map(|number| AgentRecord { lastAttestation: NOW + number / 6_000, ..record(number + 1, 0) }),
     );
-    let mut index = Indexed::of(registry);
+    let mut index = TestIndex::of(registry);
     index.refresh();
     index
 }
@@ -167,10 +167,10 @@ fn agents_that_a_shorter_registry_of_another_chain_does_not_have_are_deleted_in_
         let agents = (1..=agents).map(|id| record(id, 0)).collect();
         PlainRegistry { agents, ..PlainRegistry::with_agents(0) }
     };
-    let mut index = Indexed::of(registry(25_010));
+    let mut index = TestIndex::of(registry(25_010));
     index.refresh();
     // As a development chain that begins anew.
-    index.history = History::of(1, registry(10));
+    index.history = ChainHistory::of(1, registry(10));
     (0..3).for_each(|_| index.history.mine(0, &mut index.random));
     for (left, is_complete) in [(5_010, false), (10, true)] {
         index.refresh();
@@ -213,14 +213,14 @@ fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
 
 /// Creates an index of a hundred wallets, each with 24 ended agents and a live one, all at the end of a
 /// lineage of fifteen levels or more.
-fn crowded() -> Indexed {
+fn crowded() -> TestIndex {
     let mut registry = PlainRegistry::with_agents(0);
     for id in 1..=2_500 {
         let status = if id <= 2_400 { 3 } else { 0 };
         let agent = record(id, id.saturating_sub(101));
         registry.agents.push(AgentRecord { agentWallet: wallet(id % 100), status, ..agent });
     }
-    Indexed::of(registry)
+    TestIndex::of(registry)
 }
 
 fn wallet(number: u64) -> Address {
@@ -228,7 +228,7 @@ fn wallet(number: u64) -> Address {
 }
 
 /// Measures an excerpt on these wallets: statements, and steps of SQLite's machine.
-fn cost(index: &Indexed, wallets: Vec<Address>) -> ([u64; 2], Excerpt) {
+fn cost(index: &TestIndex, wallets: Vec<Address>) -> ([u64; 2], Excerpt) {
     index.database.cost(|| index.excerpt(&wallets))
 }
 
@@ -264,7 +264,7 @@ fn what_is_cut_or_summed_up_is_the_same_from_the_index_and_from_the_chain() {
     // A lineage of more agents than a tree shows.
     let mut registry = PlainRegistry::with_agents(0);
     registry.agents.extend((1..=3_000).map(|id| record(id, if id == 1 { 0 } else { (id - 2) / 40 + 1 })));
-    let mut lineage = Indexed::of(registry);
+    let mut lineage = TestIndex::of(registry);
     // More currencies than are stated.
     let mut registry = PlainRegistry::with_agents(30);
     for number in 0..2_500 {
@@ -273,7 +273,7 @@ fn what_is_cut_or_summed_up_is_the_same_from_the_index_and_from_the_chain() {
         let report = report(1 + number % 30, number % 400);
         registry.reports.push(RevenueReport { currency, category, ..report });
     }
-    let mut sums = Indexed::of(registry);
+    let mut sums = TestIndex::of(registry);
     let sums_of = &["/api/v1/revenue/aggregate", "/api/v1/stats/detailed"];
     for (index, targets) in [(&mut lineage, &["/api/v1/agent/1/lineage"][..]), (&mut sums, sums_of)] {
         for target in targets {

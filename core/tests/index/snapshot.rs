@@ -10,44 +10,44 @@ use registry_core::{
     index::FileSizes, index::IndexError, registry::changes::Since, registry::kya::WalletInput,
 };
 
-use crate::{Indexed, common::prelude::*, history::History, liability};
+use crate::{TestIndex, common::prelude::*, history::ChainHistory, liability};
 
 pub(crate) const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 
 /// Files and manifests that hosts hold.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct HeldFiles {
     /// Files as they were made at the first request.
     files: HashMap<ShardEntry, Vec<u8>>,
     /// The last manifests, with the facts of each.
-    manifests: VecDeque<(Manifest, Known)>,
+    manifests: VecDeque<(Manifest, FactsByWallet)>,
 }
 
-type Known = BTreeMap<Address, Facts>;
+type FactsByWallet = BTreeMap<Address, Facts>;
 
 /// Makes the manifest as the object does. No shard's version is of a later block.
-pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
+pub(crate) fn manifest(index: &TestIndex) -> Result<Manifest, IndexError> {
     let made = Shards::read(&index.database)?.manifest(&index.state(), IDENTITY)?;
     let bytes = made.encode().unwrap_or_else(|error| panic!("{error}: {made:?}"));
     assert_eq!(Manifest::parse(&bytes), Ok(made.clone()));
     Ok(made)
 }
 
-fn bytes(index: &Indexed, entry: ShardEntry) -> Option<Vec<u8>> {
+fn bytes(index: &TestIndex, entry: ShardEntry) -> Option<Vec<u8>> {
     shard(&index.database, &index.state(), &IDENTITY, entry).unwrap()
 }
 
-pub(crate) fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
+pub(crate) fn parsed(index: &TestIndex, entry: ShardEntry) -> Shard {
     given(index, entry).unwrap()
 }
 
 /// Makes a file, if the index has this version of it.
-pub(crate) fn given(index: &Indexed, entry: ShardEntry) -> Option<Shard> {
+pub(crate) fn given(index: &TestIndex, entry: ShardEntry) -> Option<Shard> {
     Some(Shard::parse(bytes(index, entry)?, &IDENTITY, entry).unwrap())
 }
 
 /// Returns the files of a manifest that the index still gives: as it makes them now, or as a host holds them.
-fn files(index: &Indexed, manifest: &Manifest, held: Option<&mut Shelf>) -> Vec<Shard> {
+fn files(index: &TestIndex, manifest: &Manifest, held: Option<&mut HeldFiles>) -> Vec<Shard> {
     let made = |entry: ShardEntry| Some((entry, bytes(index, entry)?));
     let mut made: Vec<_> = manifest.entries().filter_map(made).collect();
     for (entry, bytes) in &mut made {
@@ -63,7 +63,7 @@ fn files(index: &Indexed, manifest: &Manifest, held: Option<&mut Shelf>) -> Vec<
 
 /// Checks that files and manifests of any age give the same facts, or send the host to a newer version.
 /// `known` are the facts by the newest manifest.
-fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result<(), String> {
+fn are_of_any_age(index: &TestIndex, manifest: &Manifest, known: &FactsByWallet) -> Result<(), String> {
     let mut shelf = index.shelf.borrow_mut();
     let held = files(index, manifest, Some(&mut shelf));
     let of_held = manifest.wallets_of(&held.iter().collect::<Vec<_>>(), ShardRange::ALL).unwrap();
@@ -97,7 +97,7 @@ fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result
 }
 
 /// Makes the document of a route from the snapshot; `None` if the chain has to be asked.
-fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
+fn from_snapshot(index: &TestIndex, target: &str) -> Option<Document> {
     let (route, manifest) = (Route::parse(target).unwrap(), manifest(index).unwrap());
     let entries = shards_for(&route, &manifest).unwrap().unwrap();
     let shards: Vec<Shard> = entries.iter().map(|entry| parsed(index, *entry)).collect();
@@ -118,7 +118,7 @@ fn plain(document: Document) -> Vec<Value> {
 }
 
 /// Compares the verdicts on all wallets with those of a node with that registry, if there is a snapshot.
-pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
+pub(crate) fn is_like(index: &TestIndex, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let Ok(manifest) = manifest(index) else { return Ok(()) };
     let files = files(index, &manifest, None);
     let files: Vec<&Shard> = files.iter().collect();
@@ -157,7 +157,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
 }
 
 /// Compares the documents on all wallets, and some without an agent, with those of the chain.
-fn is_the_chains(index: &mut Indexed) {
+fn is_the_chains(index: &mut TestIndex) {
     let unknown = (1..=20_u8).map(Address::repeat_byte);
     let wallets: Vec<Address> = index.agents().iter().map(|agent| agent.agentWallet).chain(unknown).collect();
     let list = wallets.iter().rev().take(18).map(Address::to_string).collect::<Vec<_>>().join(",");
@@ -176,7 +176,7 @@ fn is_the_chains(index: &mut Indexed) {
 fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_no_more() {
     // Their Keccak-256 begin with the same 48 bits: 9ba8aee75c63.
     let wallets = [9_649_088_u64, 19_946_483].map(numbered);
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.mine(|registry, _| {
         registry.agents[3].status = 3;
         for id in 11..=1_510 {
@@ -197,7 +197,7 @@ fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_
 
 #[test]
 fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.mine(|registry, _| {
         for (agent, bytes) in registry.agents.iter_mut().zip([252, 253, 256, 257, 4_000]) {
             (agent.operationalScope, agent.status) = ("x".repeat(bytes), 0);
@@ -214,7 +214,7 @@ fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
 #[test]
 fn ancestors_beyond_the_depth_limit_are_for_the_chain_to_tell() {
     let agents = (1..=16).map(|id| record(id, id - 1)).collect();
-    let mut index = Indexed::of(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
+    let mut index = TestIndex::of(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
     index.work().unwrap();
     let found =
         |agent: &AgentRecord| from_snapshot(&index, &format!("/api/v1/kya/{}", agent.agentWallet)).is_some();
@@ -224,9 +224,9 @@ fn ancestors_beyond_the_depth_limit_are_for_the_chain_to_tell() {
 
 #[test]
 fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.work().unwrap();
-    let of = |index: &Indexed| manifest(index).map(|made| (made.as_of.block_number, made.confirmed_at));
+    let of = |index: &TestIndex| manifest(index).map(|made| (made.as_of.block_number, made.confirmed_at));
     let before = of(&index).unwrap();
     assert_eq!(before.1, index.now * 1_000);
     // A change of which the event is late.
@@ -244,9 +244,9 @@ fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
 
 #[test]
 fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descendants() {
-    let mut index = Indexed::of(PlainRegistry::with_agents(600));
+    let mut index = TestIndex::of(PlainRegistry::with_agents(600));
     index.work().unwrap();
-    let holds = |index: &Indexed| is_like(index, &index.newest().registry, index.newest().seconds);
+    let holds = |index: &TestIndex| is_like(index, &index.newest().registry, index.newest().seconds);
     holds(&index).unwrap();
     for status in [255, 1] {
         index.mine(|registry, _| registry.agents[0].status = status);
@@ -258,15 +258,15 @@ fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descenda
 
 #[test]
 fn a_parent_that_a_reorg_registers_by_another_creator_is_in_the_shards_of_its_children() {
-    let mut index = Indexed::of(PlainRegistry::with_agents(3_001));
+    let mut index = TestIndex::of(PlainRegistry::with_agents(3_001));
     index.work().unwrap();
     let (creator, before) = (Address::repeat_byte(21), index.history.number());
     for of_parent in [creator, Address::repeat_byte(22)] {
         index.history.blocks.retain(|number, _| *number <= before);
         let parent = AgentRecord { creator: of_parent, ..record(3_002, 0) };
         let child = AgentRecord { creator, haftungsperson: creator, ..record(3_003, 3_002) };
-        let manifest = |index: &Indexed| manifest(index).unwrap();
-        let range = |index: &Indexed, wallet| manifest(index).shard_of(wallet).unwrap().range;
+        let manifest = |index: &TestIndex| manifest(index).unwrap();
+        let range = |index: &TestIndex, wallet| manifest(index).shard_of(wallet).unwrap().range;
         assert_ne!(range(&index, parent.agentWallet), range(&index, child.agentWallet));
         index.mine(|registry, _| registry.agents.push(parent));
         index.mine(|registry, _| registry.agents.push(child));
@@ -280,7 +280,7 @@ fn a_parent_that_a_reorg_registers_by_another_creator_is_in_the_shards_of_its_ch
 fn a_reorg_to_a_lower_block_with_the_same_records_leaves_a_snapshot_of_that_block() {
     // From the first block on, it is another chain.
     for kept in [1, 0] {
-        let mut index = Indexed::filled(12, 0);
+        let mut index = TestIndex::filled(12, 0);
         (0..3).for_each(|_| index.idle());
         index.mine(|registry, _| registry.agents[3].status = 1);
         index.refresh();
@@ -300,7 +300,7 @@ fn a_reorg_to_a_lower_block_with_the_same_records_leaves_a_snapshot_of_that_bloc
 
 #[test]
 fn one_shard_holds_up_to_128_agents_and_changes_are_in_the_manifest_until_there_are_many() {
-    let mut index = Indexed::filled(128, 0);
+    let mut index = TestIndex::filled(128, 0);
     index.work().unwrap();
     let before = manifest(&index).unwrap();
     assert_eq!(before.shards().len(), 1);
@@ -327,7 +327,7 @@ fn one_shard_holds_up_to_128_agents_and_changes_are_in_the_manifest_until_there_
 /// Uses segments of two levels, and changes that reach shards.
 #[test]
 fn changes_reach_the_shards_many_at_a_time() {
-    let mut index = Indexed::new(History::of(2, PlainRegistry::with_agents(600)), 350, 0);
+    let mut index = TestIndex::new(ChainHistory::of(2, PlainRegistry::with_agents(600)), 350, 0);
     index.config.files = FileSizes { shard_bytes: 256, segment_places: 20, shard_bits_below: 2 };
     index.catch_up().unwrap();
     index.work().unwrap();
@@ -360,7 +360,7 @@ fn changes_reach_the_shards_many_at_a_time() {
 /// Uses long scopes: a segment has at most as many bytes as a shard.
 #[test]
 fn a_manifest_is_small_whatever_is_registered() {
-    let mut index = Indexed::filled(10, 0);
+    let mut index = TestIndex::filled(10, 0);
     index.mine(|registry, _| {
         let agent = |id| AgentRecord { operationalScope: "x".repeat(250), ..record(id, 0) };
         registry.agents.extend((11..=1_200).map(agent));
@@ -395,11 +395,11 @@ fn sharing(bits: u32, count: usize) -> Vec<Address> {
 #[test]
 fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
     // A fill of several slices makes its shards at the end.
-    let mut index = Indexed::new(History::of(2, PlainRegistry::with_agents(3_000)), 700, 0);
+    let mut index = TestIndex::new(ChainHistory::of(2, PlainRegistry::with_agents(3_000)), 700, 0);
     index.catch_up().unwrap();
     index.work().unwrap();
     let before = manifest(&index).unwrap();
-    let size = |index: &Indexed, entry: &ShardEntry| bytes(index, *entry).unwrap().len();
+    let size = |index: &TestIndex, entry: &ShardEntry| bytes(index, *entry).unwrap().len();
     assert!(before.shards().iter().all(|entry| size(&index, entry) < 80 * 1_024));
     assert!((4..20).contains(&before.shards().len()), "{}", before.shards().len());
 
@@ -430,7 +430,7 @@ fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
 
 #[test]
 fn a_range_holds_the_verdicts_of_all_its_wallets_and_of_no_others() {
-    let mut index = Indexed::filled(600, 0);
+    let mut index = TestIndex::filled(600, 0);
     index.mine(|registry, _| registry.agents[6].status = 2);
     index.refresh();
     let verdicts = |prefix: String| {

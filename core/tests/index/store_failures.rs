@@ -5,18 +5,18 @@ use std::cell::Cell;
 use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
 use registry_core::registry::changes::Since;
 
-use crate::{Indexed, common::database::Database, common::prelude::*};
+use crate::{TestIndex, common::database::Database, common::prelude::*};
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 
 /// A store that fails after a number of statements, or that accepts only reads.
-struct Limited<'a> {
+struct LimitedStore<'a> {
     database: &'a Database,
     left: Cell<u64>,
     read_only: bool,
 }
 
-impl Store for Limited<'_> {
+impl Store for LimitedStore<'_> {
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
         assert!(!self.read_only || statement.starts_with("SELECT "), "{statement}");
         let left = self.left.get().checked_sub(1);
@@ -26,8 +26,8 @@ impl Store for Limited<'_> {
 }
 
 /// Does one piece of work on a store that fails after `statements`; a failed step is rolled back.
-fn work(index: &mut Indexed, statements: u64) -> Result<(), IndexError> {
-    let store = Limited { database: &index.database, left: Cell::new(statements), read_only: false };
+fn work(index: &mut TestIndex, statements: u64) -> Result<(), IndexError> {
+    let store = LimitedStore { database: &index.database, left: Cell::new(statements), read_only: false };
     let now = index.now * 1_000;
     index.kept = None;
     let mut work = Work::begin(&store, None, index.config.clone(), index.endpoints.clone(), now)?;
@@ -47,7 +47,7 @@ fn work(index: &mut Indexed, statements: u64) -> Result<(), IndexError> {
     }
 }
 
-fn rows(index: &Indexed) -> Vec<Vec<SqlValue>> {
+fn rows(index: &TestIndex) -> Vec<Vec<SqlValue>> {
     let tables = ["agents", "counts", "changes", "checkpoints", "meta"];
     let all = |table| index.database.execute(&format!("SELECT * FROM {table}"), &[]).unwrap();
     tables.into_iter().flat_map(all).collect()
@@ -55,7 +55,7 @@ fn rows(index: &Indexed) -> Vec<Vec<SqlValue>> {
 
 #[test]
 fn a_refresh_that_fails_at_any_statement_changes_no_row_and_succeeds_later() {
-    let mut index = Indexed::filled(40, 0);
+    let mut index = TestIndex::filled(40, 0);
     index.attest(3, 5);
     index.show();
     let before = rows(&index);
@@ -82,7 +82,7 @@ fn only_what_is_corrupt_is_a_reason_to_fill_anew() {
         let error = StoreError::of_host(text.into());
         assert_eq!((error.fault(), error.retry_millis()), (fault, retry_millis), "{text}");
     }
-    let index = Indexed::filled(3, 0);
+    let index = TestIndex::filled(3, 0);
     index.database.execute("UPDATE meta SET value = '{' WHERE key = 'state'", &[]).unwrap();
     assert_eq!(State::load(&index.database), Err(StoreError::Corrupt));
 }
@@ -97,11 +97,11 @@ fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
         "json_set(value, '$.phase.complete.coverage', 'another')",
         "json_set(value, '$.node.trust', 7, '$.phase.complete.recent', 'another')",
     ] {
-        let mut index = Indexed::filled(20, 0);
+        let mut index = TestIndex::filled(20, 0);
         index.work().unwrap();
         index.mine(|registry, _| registry.agents[6].status = 2);
         index.refresh();
-        let changes = |index: &Indexed| index.changes(Since::Oldest, 10).unwrap().data;
+        let changes = |index: &TestIndex| index.changes(Since::Oldest, 10).unwrap().data;
         let (before, ended) = (changes(&index), rows(&index).len());
         assert!(!before.is_empty());
         let statement = format!("UPDATE meta SET value = {change} WHERE key = 'state'");
@@ -119,8 +119,8 @@ fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
 
 #[test]
 fn an_index_can_be_opened_and_read_where_nothing_can_be_written() {
-    let index = Indexed::filled(3, 0);
-    let store = Limited { database: &index.database, left: Cell::new(1_000), read_only: true };
+    let index = TestIndex::filled(3, 0);
+    let store = LimitedStore { database: &index.database, left: Cell::new(1_000), read_only: true };
     prepare(&store).unwrap();
     assert!(store.left.get() < 1_000);
     assert_eq!(State::load(&index.database).unwrap().total, 3);
