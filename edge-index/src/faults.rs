@@ -8,10 +8,10 @@ use worker::console_error;
 
 /// The last failure of the store, until work succeeds.
 #[derive(Default)]
-pub(crate) struct Faults(RefCell<Option<Fault>>);
+pub(crate) struct Faults(RefCell<Option<StoreBackoff>>);
 
 #[derive(Clone)]
-pub(crate) struct Fault {
+pub(crate) struct StoreBackoff {
     pub(crate) error: StoreError,
     /// Time at which the work is tried again, in unix milliseconds.
     pub(crate) until: u64,
@@ -25,7 +25,7 @@ impl Faults {
             return false;
         }
         let pause = error.retry_millis();
-        *self.0.borrow_mut() = Some(Fault { error: error.clone(), until: unix_millis() + pause });
+        *self.0.borrow_mut() = Some(StoreBackoff { error: error.clone(), until: unix_millis() + pause });
         match error {
             StoreError::Corrupt => console_error!("{error}: it is deleted, and filled anew"),
             _ => console_error!("{error}: tried again in {} s", pause / 1_000),
@@ -34,7 +34,7 @@ impl Faults {
     }
 
     /// Returns the failure while it is too early to work again.
-    pub(crate) fn pause(&self) -> Option<Fault> {
+    pub(crate) fn pause(&self) -> Option<StoreBackoff> {
         self.0.borrow().clone().filter(|fault| unix_millis() < fault.until)
     }
 

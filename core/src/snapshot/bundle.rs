@@ -5,7 +5,7 @@
 //! with the length of its bytes, and these. The length is 0 for one that is not given now: the newest
 //! manifest has another version of it, or the answer is full.
 
-use super::{ShardEntry, SnapshotError, wire::Bytes};
+use super::{ShardEntry, SnapshotError, wire::ByteReader};
 
 /// Maximum shards and segments of a request.
 pub const BUNDLE_MAX: usize = 32;
@@ -69,7 +69,7 @@ impl Bundle {
 ///
 /// [`SnapshotError::Damaged`] if the answer ends too early, or has more.
 pub fn read_bundle(bytes: &[u8], count: usize) -> Result<Vec<Option<&[u8]>>, SnapshotError> {
-    let mut rest = Bytes(bytes);
+    let mut rest = ByteReader(bytes);
     let mut shards = Vec::new();
     for _ in 0..count {
         let length = rest.u32()? as usize;

@@ -2,7 +2,7 @@
 
 use alloy_primitives::hex;
 
-use super::wire::Bytes;
+use super::wire::ByteReader;
 use crate::index::{ShardRange, ShardVersion};
 
 /// The name of a shard or segment in a manifest.
@@ -35,7 +35,7 @@ impl ShardEntry {
     /// Parses both texts; `None` for anything else.
     pub fn parse(range: &str, version: &str) -> Option<Self> {
         let (range, version) = (hex::decode(range).ok()?, hex::decode(version).ok()?);
-        let (mut range, mut version) = (Bytes(&range), Bytes(&version));
+        let (mut range, mut version) = (ByteReader(&range), ByteReader(&version));
         let entry = Self {
             range: ShardRange { start: range.place().ok()?, bits: range.byte().ok()? },
             version: ShardVersion { block: version.u64().ok()?, tag: version.u32().ok()? },

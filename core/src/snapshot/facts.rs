@@ -4,7 +4,7 @@ use alloy_primitives::Address;
 
 use super::{
     SnapshotError,
-    wire::{Bytes, WITHOUT_LIABILITY},
+    wire::{ByteReader, WITHOUT_LIABILITY},
 };
 use crate::{
     liability::ParentBasis,
@@ -140,7 +140,7 @@ impl Facts {
     }
 
     /// Reads a record of a file in this version of the format.
-    pub(super) fn decode(bytes: &mut Bytes<'_>, format: u8) -> Result<Self, SnapshotError> {
+    pub(super) fn decode(bytes: &mut ByteReader<'_>, format: u8) -> Result<Self, SnapshotError> {
         let agent_bits = match format {
             WITHOUT_LIABILITY => 0,
             _ => (3 * PARENT_BASIS) | ATTESTED | ATTESTED_APART | REGISTERED_IN,
@@ -168,7 +168,7 @@ impl Facts {
 }
 
 impl LiveAgent {
-    fn decode(bytes: &mut Bytes<'_>, bits: u8, format: u8) -> Result<Self, SnapshotError> {
+    fn decode(bytes: &mut ByteReader<'_>, bits: u8, format: u8) -> Result<Self, SnapshotError> {
         let (id, parent) = (bytes.u64()?, bytes.u64()?);
         let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
         let status_of_agent = status(bytes)?;
@@ -212,6 +212,6 @@ impl LiveAgent {
     }
 }
 
-fn status(bytes: &mut Bytes<'_>) -> Result<Status, SnapshotError> {
+fn status(bytes: &mut ByteReader<'_>) -> Result<Status, SnapshotError> {
     Status::from_number(bytes.byte()?).ok_or(SnapshotError::Damaged)
 }

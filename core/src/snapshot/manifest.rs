@@ -7,7 +7,7 @@ use alloy_primitives::{Address, B256};
 
 use super::{
     Facts, Identity, Shard, ShardEntry, SnapshotError,
-    wire::{self, Bytes},
+    wire::{self, ByteReader},
 };
 use crate::{
     eth::{as_of::AsOf, timestamp::Timestamp},
@@ -131,10 +131,10 @@ impl Manifest {
     ///
     /// [`SnapshotError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let mut rest = Bytes(bytes);
+        let mut rest = ByteReader(bytes);
         let format = rest.begin(MAGIC)?;
         let identity = Identity { chain_id: rest.u64()?, registry: rest.address()? };
-        let mut rest = Bytes(wire::unseal(&identity, bytes)?);
+        let mut rest = ByteReader(wire::unseal(&identity, bytes)?);
         // Skips the fields that were read above.
         rest.take(4 + 1 + 8 + 20)?;
         let block_number = rest.u64()?;
@@ -145,7 +145,7 @@ impl Manifest {
             wire::WITHOUT_LIABILITY => None,
             _ => Some(rest.u64()?).filter(|after| *after < u64::MAX),
         };
-        let entry = |rest: &mut Bytes<'_>, start| {
+        let entry = |rest: &mut ByteReader<'_>, start| {
             let (bits, age, tag) = (rest.byte()?, u64::from(rest.u32()?), rest.u32()?);
             let block = block_number.checked_sub(age).ok_or(SnapshotError::Damaged)?;
             // A range begins at a multiple of its size, so that its wallets share its bits.

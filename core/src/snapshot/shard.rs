@@ -6,7 +6,7 @@ use alloy_primitives::Address;
 
 use super::{
     Facts, Identity, ShardEntry, SnapshotError,
-    wire::{self, Bytes},
+    wire::{self, ByteReader},
 };
 use crate::index::{ShardRange, ShardVersion, place};
 
@@ -62,7 +62,7 @@ impl Shard {
     ///
     /// [`SnapshotError`], [`SnapshotError::Another`] for another shard or version.
     pub fn parse(bytes: Vec<u8>, identity: &Identity, entry: ShardEntry) -> Result<Self, SnapshotError> {
-        let mut rest = Bytes(&bytes);
+        let mut rest = ByteReader(&bytes);
         rest.begin(MAGIC)?;
         wire::unseal(identity, &bytes)?;
         Self::reopen(bytes, entry)?.in_order()
@@ -102,7 +102,7 @@ impl Shard {
 
     fn open(bytes: Vec<u8>) -> Result<Self, SnapshotError> {
         let content = bytes.len().checked_sub(wire::SEAL).and_then(|length| bytes.get(..length));
-        let mut rest = Bytes(content.ok_or(SnapshotError::Damaged)?);
+        let mut rest = ByteReader(content.ok_or(SnapshotError::Damaged)?);
         rest.begin(MAGIC)?;
         let bits = rest.byte()?;
         let range = ShardRange { start: rest.place()?, bits };
@@ -162,15 +162,15 @@ impl Shard {
     }
 
     fn at(&self, index: usize) -> Result<(Address, usize), SnapshotError> {
-        let mut entry = Bytes(self.bytes.get(HEAD + index * ENTRY..).ok_or(SnapshotError::Damaged)?);
+        let mut entry = ByteReader(self.bytes.get(HEAD + index * ENTRY..).ok_or(SnapshotError::Damaged)?);
         Ok((entry.address()?, entry.u32()? as usize))
     }
 
     fn facts(&self, offset: usize) -> Result<Facts, SnapshotError> {
         let records = HEAD + self.count * ENTRY..self.bytes.len().saturating_sub(wire::SEAL);
         let record = self.bytes.get(offset..records.end).filter(|_| records.contains(&offset));
-        let format = Bytes(&self.bytes).begin(MAGIC)?;
-        Facts::decode(&mut Bytes(record.ok_or(SnapshotError::Damaged)?), format)
+        let format = ByteReader(&self.bytes).begin(MAGIC)?;
+        Facts::decode(&mut ByteReader(record.ok_or(SnapshotError::Damaged)?), format)
     }
 
     /// Returns its bytes.

@@ -18,9 +18,9 @@ pub(super) const SEAL: usize = 8;
 
 /// Reads numbers and bytes from the front; every read is checked.
 #[derive(Clone, Copy)]
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], SnapshotError> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(SnapshotError::Damaged)?;
         self.0 = rest;
