@@ -22,7 +22,6 @@ pub(crate) type HttpResult = worker::Result<Response>;
 /// Agents in a piece of a list, which is made at once while other requests wait.
 const PIECE: u64 = 2_500;
 
-/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Document,

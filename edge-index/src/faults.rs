@@ -38,7 +38,6 @@ impl Faults {
         self.0.borrow().clone().filter(|fault| unix_millis() < fault.until)
     }
 
-    /// Returns the kind of the failure.
     pub(crate) fn kind(&self) -> Option<StoreFault> {
         self.0.borrow().as_ref().map(|fault| fault.error.fault())
     }

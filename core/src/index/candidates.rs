@@ -9,7 +9,6 @@ use crate::registry::{
     cursor::{AgentCursor, SortKey},
 };
 
-/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterSubject {
     Person,
@@ -31,7 +30,6 @@ pub(super) struct SqlClause {
 /// The condition of one posting list.
 pub(super) const LIST: &str = "postings.kind = ? AND postings.key = ?";
 
-/// Source of candidates.
 #[derive(Clone, Debug)]
 pub(super) struct CandidateSource {
     /// The table of their ids, and the SQL index to use.

@@ -133,7 +133,6 @@ pub(super) fn with_ancestors(
     Ok(known)
 }
 
-/// Reads the newest agents of each wallet.
 fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
     let statement = "SELECT agents.id, record, events FROM json_each(?1) AS asked CROSS JOIN agents INDEXED BY agents_by_place \
                      WHERE place = asked.value->>0 AND wallet = unhex(asked.value->>1) AND agents.id >= coalesce(\

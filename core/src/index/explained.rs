@@ -18,7 +18,6 @@ pub(super) struct ExplainedHead {
     pub(super) completeness: Completeness,
 }
 
-/// Known storage roots.
 pub(super) struct StorageRoots<'a> {
     pub(super) registry: Address,
     /// The height of the rows' or the slices' block, or of the last canonical one after a reorg.

@@ -203,7 +203,6 @@ impl FindChanges {
         Ok(Some(account).filter(|_| shows >= Provable::Changes))
     }
 
-    /// Records to prove.
     fn records(&self) -> &[ExpectedRecord] {
         match &self.base {
             Base::Rows(rows) => &rows.records,
@@ -432,7 +431,7 @@ impl FindChanges {
         })))
     }
 
-    /// Returns the inputs of a proof at the newest block, where the registry has this version.
+    /// Returns the inputs of a proof at the newest block, at which the registry has this version.
     fn tip_proof(&self, version: Option<RegistryVersion>) -> Option<TipProof<'_>> {
         let Base::Rows(rows) = &self.base else { return None };
         let (newest, seen) = (version?, rows.version?);

@@ -11,7 +11,6 @@ use crate::{
     registry::row::Row,
 };
 
-/// The outcome of a search.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeSearchOutcome {
     /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not
@@ -22,7 +21,6 @@ pub(super) struct ChangeSearchOutcome {
     pub(super) changes: FoundChanges,
 }
 
-/// The changes that a search has found.
 #[derive(Clone, Debug)]
 pub(super) enum FoundChanges {
     /// Nothing changed up to this block.
@@ -47,9 +45,8 @@ pub(super) enum FoundChanges {
 pub(super) struct UnexplainedChanges {
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
-    /// The events.
+    /// Heights and fingerprints of the events.
     pub(super) seen: BTreeSet<(u64, u64)>,
-    /// The newest block.
     pub(super) newest: Header,
 }
 
@@ -96,7 +93,6 @@ impl ContradictedRecord {
 pub(super) struct ChangeSet {
     /// The newest block up to which events tell all changes.
     pub(super) until: Header,
-    /// The newest block.
     pub(super) newest: Header,
     /// The registry's version at `until`, if known.
     pub(super) version: Option<RegistryVersion>,

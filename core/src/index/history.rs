@@ -326,7 +326,6 @@ impl HistoryQuery {
         Ok(PageDraft { logs, because, first, unasked: found.unasked, next: None })
     }
 
-    /// Cuts the page to its size.
     fn cut(&self, mut page: PageDraft) -> PageDraft {
         let is_asked = |log: &EventLog| page.unasked.is_none_or(|unasked| log.number < unasked);
         page.logs.retain(|log| self.is_due(log) && is_asked(log));
@@ -342,7 +341,7 @@ impl HistoryQuery {
         let fits = fits.count();
         let goes_on_at = match page.logs.get(fits) {
             Some(log) => Some(position(log)),
-            // A page that begins in this block goes on where it began.
+            // A page that begins in this block continues at its own cursor.
             None => page.unasked.map(|unasked| {
                 let begun = self.cursor.filter(|cursor| cursor.block == unasked);
                 (unasked, begun.map_or(0, |cursor| cursor.log_index))

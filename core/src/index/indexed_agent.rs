@@ -55,7 +55,6 @@ impl IndexedAgent {
         if is_registered { (0, 0) } else { (self.events.last, self.events.registered_in()) }
     }
 
-    /// Sorts the sums.
     pub(super) fn sort_sums(&mut self) {
         self.full
             .sums

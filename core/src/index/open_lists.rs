@@ -18,7 +18,6 @@ pub(super) fn keep(store: &impl Store, ids: &[u64]) -> Result<(), StoreError> {
     of_ids(store, &statement, &[], ids).map(drop)
 }
 
-/// Closes a list.
 pub(super) fn close(store: &impl Store, list: u64) -> Result<(), StoreError> {
     store.execute("DELETE FROM lists WHERE number = ?1", &[list.into()])?;
     drop_unneeded(store)

@@ -114,7 +114,6 @@ impl ReadAgents {
     }
 }
 
-/// Reads the agents from `first` to `last`.
 fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if last < first {
         return Ok(Vec::new());

@@ -23,7 +23,6 @@ pub(super) struct RowBefore {
     pub(super) events: SeenEvents,
     /// The registration is the same: by the same creator for the same liable wallet.
     pub(super) is_same_registration: bool,
-    /// The record is the same.
     pub(super) is_same_record: bool,
 }
 
@@ -56,7 +55,6 @@ impl SeenEvents {
         (self != Self::default()).then_some(packed)
     }
 
-    /// Unpacks the output of [`pack`](Self::pack).
     pub(super) fn unpack(packed: Option<Vec<u8>>) -> Result<Self, StoreError> {
         let Some(packed) = packed else { return Ok(Self::default()) };
         let numbers: [u8; PACKED_BYTES] = packed.try_into().map_err(|_| StoreError::corrupt())?;

@@ -33,7 +33,6 @@ pub(super) enum Provable {
     Events,
 }
 
-/// A registry's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KnownCode {
     #[serde(with = "text")]
@@ -65,7 +64,6 @@ impl Trust {
         }
     }
 
-    /// Returns whether records are proved.
     pub(super) fn proves_records(self) -> bool {
         matches!(self, Self::Proofs(code) if code.shows >= Provable::Records)
     }

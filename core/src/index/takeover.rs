@@ -43,7 +43,7 @@ pub enum PartKey {
 /// A part of an index of an earlier format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeoverPart {
-    /// The state, or rows as JSON; empty where there is no such index.
+    /// The state, or rows as JSON; empty if there is no such index.
     content: String,
     /// The next part, if there is one.
     next: Option<PartKey>,

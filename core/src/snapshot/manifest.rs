@@ -336,7 +336,6 @@ impl Manifest {
     }
 }
 
-/// Returns the sort key of a segment.
 const fn key(segment: &ShardEntry) -> (u8, u64) {
     (segment.range.bits, segment.range.start)
 }

@@ -13,7 +13,6 @@ pub(super) const FORMAT: u8 = 3;
 pub(super) const WITHOUT_SEGMENTS: u8 = 2;
 /// Version 1, without segments and without the ties of liable wallets to agents.
 pub(super) const WITHOUT_LIABILITY: u8 = 1;
-/// Bytes of the seal.
 pub(super) const SEAL: usize = 8;
 
 /// Reads numbers and bytes from the front; every read is checked.
@@ -85,7 +84,6 @@ fn seal_of(identity: &Identity, bytes: &[u8]) -> [u8; SEAL] {
     seal
 }
 
-/// Adds the seal.
 pub(super) fn seal(identity: &Identity, mut bytes: Vec<u8>) -> Vec<u8> {
     let seal = seal_of(identity, &bytes);
     bytes.extend(seal);

@@ -66,7 +66,7 @@ fn register_or_report(index: &mut TestIndex, round: u64) {
 fn where_every_block_has_a_change_the_newest_block_alone_proves_that_nothing_is_lacking() {
     let mut index = busy(1);
     for round in 1..40 {
-        // The first step has no root to begin with: its events are asked for again.
+        // The first step has no earlier root: its events are requested again.
         let age = refresh(&mut index, round, |_, _| ()).unwrap();
         assert!(if round < 4 { age < 60 } else { age == 0 }, "round {round}: {age} s");
         let (trips, calls) = (index.node.round_trips(), index.node.log.iter().flatten().count());

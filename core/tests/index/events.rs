@@ -72,7 +72,7 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
             let expected = (Basis::StorageRoot, 1, true);
             assert_eq!((state.basis(), state.counters.without_events, state.is_complete()), expected);
             index.is_right();
-            // Later ones are listed: the one that is gone for good is not asked for any more.
+            // Later events are listed: the one that is gone for good is not requested any more.
             index.node.quirks.logs = Logs::From(index.history.number() + 1);
             for round in 0..5 {
                 index.idle();

@@ -141,7 +141,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
         }
         index.show();
         if random.once_in(3) {
-            // Nothing is asked for a while.
+            // A while without requests.
             continue;
         }
         index.now += random.pick(&[1, 60, 3_600, 400_000]);
