@@ -281,7 +281,7 @@ pub(super) fn write<const N: usize>(
     write_values(store, statement, N, rows.as_flattened()).map(drop)
 }
 
-/// Writes rows like [`write`], and returns the rows of the statement's result.
+/// Writes rows like `write`, and returns the rows of the statement's result.
 pub(super) fn write_returning<const N: usize>(
     store: &impl Store,
     statement: &str,
