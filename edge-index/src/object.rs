@@ -115,8 +115,7 @@ impl DurableObject for RegistryIndex {
     async fn alarm(&self) -> HttpResult {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let worked = match self.sql() {
-            // The object has another release's format, or other settings. The platform sets a failed alarm
-            // again.
+            // Another release's format, or other settings. The platform sets a failed alarm again.
             Err(StoreError::OtherFormat) => return self.rest().await,
             Ok(sql) if !self.is_own(&sql, &settings).map_err(failed)? => return self.rest().await,
             Ok(sql) => {

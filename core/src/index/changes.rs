@@ -87,7 +87,7 @@ fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
     Ok(Some(Standing::new(status.ok_or_else(StoreError::corrupt)?, number % 2 == 1, basis)))
 }
 
-/// Returns whether two standings differ as they are listed, and not only in unknown bases.
+/// Returns whether two standings differ as changes list them: `named` and `unknown` are the same there.
 fn is_change(from: Option<Standing>, to: Option<Standing>) -> bool {
     from.map(Standing::listed) != to.map(Standing::listed)
 }

@@ -35,7 +35,7 @@ pub(super) struct AgentWriter<'a, S> {
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     events: ListedEvents,
-    /// Maximum agents of a person of which no sums are kept.
+    /// Agents of a person up to which no sums are kept.
     few_agents: u64,
     sizes: FileSizes,
     noted: Vec<VerdictChange>,

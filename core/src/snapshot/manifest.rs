@@ -82,8 +82,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Format`] if a version does not fit: it is of a later block, or four billion blocks
-    /// older.
+    /// [`SnapshotError::Format`] if a version is of a later block, or four billion blocks older.
     pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
         let is_later = |recent: &Shard| recent.entry().version.block > self.as_of.block_number;
         if self.recent.as_ref().is_some_and(is_later) {
@@ -270,14 +269,14 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Another`] if one is not among them, [`SnapshotError::Damaged`].
+    /// [`SnapshotError::Another`] if an entry is not among them, [`SnapshotError::Damaged`].
     pub fn find(&self, files: &[&Shard], wallet: Address) -> Result<Facts, SnapshotError> {
         let of = |entry| files.iter().copied().find(|file| file.entry() == entry);
         self.look_up(wallet, |entry| of(entry).ok_or(SnapshotError::Another))
     }
 
     /// Returns the facts of a wallet. `file` gives the needed ones of its [entries](Self::entries_of), one
-    /// after the other. A wallet that is in none has no facts: no agent has or had it.
+    /// after the other. A wallet that is in none is not registered: no agent has or had it.
     ///
     /// # Errors
     ///

@@ -196,7 +196,7 @@ impl Work {
         Ok(())
     }
 
-    /// Waits for the event of a change that none tells: it may be late. The rows stay those of their block.
+    /// Waits for the event of a change, which may be late. The rows stay those of their block.
     fn wait_for_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         let is_first = self.state.late().is_none();
         let since = self.state.wait_for_event(self.now_millis);
