@@ -15,9 +15,9 @@ pub enum Form {
     Token,
 }
 
-/// The form that a client prefers; `None` where it accepts a token alone and there is none.
+/// Returns the form that a client prefers; `None` if it accepts only a token and there is none.
 ///
-/// Only a client that names `application/jwt` gets a token. One that accepts neither form gets JSON, as it
+/// A token is for clients that name `application/jwt`. A client that accepts neither form gets JSON, as it
 /// does elsewhere.
 pub fn form(accept: &str, has_token: bool) -> Option<Form> {
     let (mut token, mut json, mut any) = (0, None, None);
@@ -40,7 +40,7 @@ pub fn form(accept: &str, has_token: bool) -> Option<Form> {
     }
 }
 
-/// Whether a header such as `Accept` or `Accept-Encoding` names exactly this, and not to refuse it.
+/// Returns whether a header such as `Accept` or `Accept-Encoding` names exactly this with a weight above 0.
 pub fn names(header: &str, wanted: &str) -> bool {
     header.split(',').any(|range| {
         let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
@@ -48,7 +48,7 @@ pub fn names(header: &str, wanted: &str) -> bool {
     })
 }
 
-/// The weight among a media range's parameters, in thousandths.
+/// Parses the weight among a media range's parameters, in thousandths.
 fn quality(parameters: &str) -> u32 {
     let weight = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -57,7 +57,7 @@ fn quality(parameters: &str) -> u32 {
     weight.unwrap_or(1_000)
 }
 
-/// A weight from 0 to 1 with up to three decimals, in thousandths; 0 for another text.
+/// Parses a weight from 0 to 1 with up to three decimals, in thousandths; 0 for anything else.
 fn thousandths(weight: &str) -> u32 {
     let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
     let is_weight = matches!(whole, "0" | "1") && decimals.len() <= 3;

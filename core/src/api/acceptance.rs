@@ -1,4 +1,4 @@
-//! An acceptance that a request for a verdict presents in the header `Liability-Acceptance`.
+//! Acceptances that requests for a verdict present in the header `Liability-Acceptance`.
 //!
 //! ```text
 //!   header --read--> document, chain, registry, wallet, time          nothing is read from the chain yet
@@ -7,8 +7,8 @@
 //!                                                           \-> code: it is asked, at the verdict's block
 //! ```
 //!
-//! One that does not hold changes nothing of the verdict but `acceptanceProblem`. The verdict comes from its
-//! cache as without the header, and the judgement is made anew for each request.
+//! An acceptance that does not hold only adds `acceptanceProblem` to the verdict. The verdict comes from its
+//! cache as without the header, and the acceptance is judged anew for each request.
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
@@ -24,16 +24,16 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentedAcceptance(Result<Acceptance, Problem>);
 
-/// What an acceptance needs, or comes to.
+/// The next step in judging an acceptance, or the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The liable wallet's code has to be asked.
+    /// The query for the liable wallet's code, which decides on the signature.
     Ask(SignerQuery),
     /// The verdict with its judgement.
     Judged(JudgedVerdict),
 }
 
-/// A verdict with what an acceptance does to it.
+/// A verdict that was judged together with an acceptance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgedVerdict {
     /// The JSON.
@@ -43,8 +43,8 @@ pub struct JudgedVerdict {
 }
 
 impl PresentedAcceptance {
-    /// Reads the header's value, for a verdict on `wallet` by the registry at `(chain id, address)`. A
-    /// service that does not know its chain's id accepts none.
+    /// Reads the header's value for a verdict on `wallet` by the registry at `place`, a chain id and an
+    /// address. A service that does not know its chain's id accepts none.
     pub fn read(value: &str, place: (Option<u64>, Address), wallet: Address, now: Timestamp) -> Self {
         let read = || {
             let acceptance = Acceptance::from_header(value)?;
@@ -59,15 +59,15 @@ impl PresentedAcceptance {
         Self(read())
     }
 
-    /// The liable wallet whose code decides how the signature is checked; `None` where nothing has to be
+    /// Returns the liable wallet, which is checked for code before its signature; `None` if nothing has to be
     /// read.
     pub fn signer(&self) -> Option<Address> {
         self.0.as_ref().ok().map(|acceptance| acceptance.haftungsperson)
     }
 
-    /// Judges the acceptance by a verdict: the answer of `/kya/:wallet`. `has_code` is whether the
-    /// [`signer`](Self::signer) has code at the verdict's block, if that is known. `None` for another text
-    /// than a verdict.
+    /// Judges the acceptance by a verdict, the answer of `/kya/:wallet`. `has_code` says whether the
+    /// [`signer`](Self::signer) has code at the verdict's block, if that is known. Returns `None` if the text
+    /// is not a verdict.
     pub fn judge(&self, verdict: &str, has_code: Option<bool>, now: Timestamp) -> Option<Judgement> {
         let answer = KyaAnswer::parse(verdict.as_bytes())?;
         Some(match (self.checked(&answer, now), has_code) {
@@ -83,7 +83,7 @@ impl PresentedAcceptance {
         })
     }
 
-    /// Judges it with the answer to [`Judgement::Ask`].
+    /// Judges the acceptance with the answer to [`Judgement::Ask`].
     pub fn conclude(&self, verdict: &str, code: SignerCode, now: Timestamp) -> Option<JudgedVerdict> {
         let answer = KyaAnswer::parse(verdict.as_bytes())?;
         Some(match self.checked(&answer, now) {
@@ -94,7 +94,7 @@ impl PresentedAcceptance {
         })
     }
 
-    /// Checks everything but the signature. Gives the Keccak-256 of the agent's scope.
+    /// Checks everything but the signature. Returns the Keccak-256 of the agent's scope.
     fn checked(&self, answer: &KyaAnswer, now: Timestamp) -> Result<(&Acceptance, B256), Problem> {
         let acceptance = self.0.as_ref().map_err(Clone::clone)?;
         let no_agent = || Problem::Member("agentId".into());
@@ -106,7 +106,7 @@ impl PresentedAcceptance {
     }
 }
 
-/// A verdict with an acceptance whose signature is checked.
+/// Returns a verdict with an acceptance and the result of its signature's check.
 fn concluded(
     verdict: &str,
     answer: &KyaAnswer,
@@ -128,13 +128,13 @@ fn concluded(
     }
 }
 
-/// A verdict with an acceptance that does not hold.
+/// Returns a verdict with an acceptance that does not hold.
 fn refused(verdict: &str, problem: &Problem) -> JudgedVerdict {
     let problem = member("acceptanceProblem", &problem.to_string());
     JudgedVerdict { body: verdict.replacen('{', &["{", &problem, ","].concat(), 1), not_after: None }
 }
 
-/// A query, and along with it in the same round trip whether an account has code.
+/// A query that also reads in the same round trip whether an account has code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithCodeOf<Q> {
     /// The query.
@@ -144,7 +144,7 @@ pub struct WithCodeOf<Q> {
 }
 
 impl<Q: Query> Query for WithCodeOf<Q> {
-    /// With whether there is code; `None` where the node cannot tell.
+    /// The query's output, and whether there is code; `None` if the node cannot tell.
     type Output = (Q::Output, Option<bool>);
     type Error = Q::Error;
 

@@ -1,4 +1,4 @@
-//! A successful answer: its JSON body, and what a cache and a client need to know of it.
+//! A successful answer: its JSON body, and the metadata that caches and clients need.
 
 use std::io::{self, BufWriter, Write};
 
@@ -23,8 +23,8 @@ use crate::{
     registry::stats::{DetailedStats, Stats},
 };
 
-/// The number of the documents' format, for caches that outlive a deployment. It goes up with every change of
-/// what a document says of the same block.
+/// The version of the documents' format, for caches that outlive a deployment. It goes up with every change
+/// to the document of an unchanged block.
 pub const FORMAT: u32 = 1;
 
 /// An answer of the read API, whole and ready to send.
@@ -32,8 +32,8 @@ pub const FORMAT: u32 = 1;
 pub struct Document {
     /// The JSON text.
     pub body: String,
-    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ
-    /// only in when they were given, and in nothing that a client would decide by.
+    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included. Answers have equal tags if they
+    /// differ only in the time at which they were given, and in nothing that a client would decide by.
     pub etag: String,
     /// The moment at which the verdict in it lapses, where time alone can make it do so.
     pub valid_until: Option<Timestamp>,
@@ -41,7 +41,7 @@ pub struct Document {
     pub block: Option<IndexedAt>,
     /// For one page of a list: the `Link` header (RFC 8288) to the others.
     pub links: Option<String>,
-    /// Whether it is as of a block that the node calls final, so that it never changes.
+    /// True if the document is as of a block that the node calls final, so that it never changes.
     pub is_final: bool,
 }
 
@@ -57,9 +57,9 @@ impl Document {
         Self { body, etag, valid_until, block, links, is_final: false }
     }
 
-    /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into
-    /// the second in which its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0
-    /// stays 0.
+    /// Returns the number of seconds from `now` for which caches may keep the document: at most
+    /// `time_to_live` and never into the second in which its verdict lapses; at least [`FINAL_SECONDS`] for a
+    /// final document. A time to live of 0 stays 0.
     pub fn max_age(&self, time_to_live: u32, now: Timestamp) -> u32 {
         if self.is_final && time_to_live > 0 {
             return time_to_live.max(FINAL_SECONDS);
@@ -69,8 +69,8 @@ impl Document {
         time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's
-    /// time, so that a later change shows within it.
+    /// Returns the seconds that are left of the `time_to_live` at `now`. The time of a verdict counts from
+    /// its block's timestamp, so that a later change shows within it.
     pub fn time_left(&self, time_to_live: u32, now: Timestamp) -> u32 {
         let since =
             |block: IndexedAt| now.seconds_rounded_up().saturating_sub(block.block_timestamp.seconds());
@@ -79,18 +79,18 @@ impl Document {
     }
 }
 
-/// Bytes of a verdict's JSON, roughly.
+/// Approximate bytes of a verdict's JSON.
 const VERDICT_BYTES: usize = 900;
 
-/// What a [`Document`] says of its content.
+/// The metadata of a [`Document`], and hints for making it.
 #[derive(Default)]
 pub(crate) struct About {
-    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its
-    /// size.
+    /// Approximate bytes of the JSON, where they are many: a text that grows by doubling takes three times
+    /// its size.
     pub(super) size_hint: usize,
-    /// The members of the JSON that change with the clock alone, as [`member`] writes them, where they are
-    /// the same wherever they are in it. The entity tag is then made of the JSON without them, and nothing is
-    /// serialized twice.
+    /// The members of the JSON that change with the clock alone, as [`member`] writes them, if they read the
+    /// same everywhere in it. The entity tag is then made of the JSON without them, so nothing is serialized
+    /// twice.
     pub(super) clock_members: Vec<String>,
     /// See [`Document::valid_until`].
     pub(super) valid_until: Option<Timestamp>,
@@ -101,7 +101,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// A list from an index.
+    /// Returns the metadata of a list from an index.
     fn indexed(size_hint: usize, as_of: &IndexedAt, links: Option<String>) -> Self {
         Self { size_hint, clock_members: vec![member("asOf", as_of)], links, ..Self::default() }
     }
@@ -109,13 +109,13 @@ impl About {
 
 /// The content of an answer.
 pub(crate) trait Shape: Serialize {
-    /// What a document of it says, as the answer of a route.
+    /// Returns the metadata of the document with this content that answers a route.
     fn about(&self, _: &Route) -> About {
         About::default()
     }
 
-    /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there
-    /// are none.
+    /// Sets the fields that change with the clock alone to constants, for the entity tag. Returns false if
+    /// there are none.
     fn mask_clock_fields(&mut self) -> bool {
         false
     }
@@ -225,23 +225,23 @@ impl Compliance {
     }
 }
 
-/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak because a
-/// proxy may compress the bytes.
+/// Returns the weak entity tag of this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak
+/// because a proxy may compress the bytes.
 pub fn entity_tag(text: &str) -> String {
     tag_without(text, &[])
 }
 
-/// A member of a JSON object, name included.
+/// Serializes a member of a JSON object, name included.
 pub(super) fn member(name: &str, value: &impl Serialize) -> String {
     ["\"", name, "\":", &json::text(value, 128)].concat()
 }
 
-/// The members of a verdict that change with the clock alone.
+/// Returns the members of a verdict that change with the clock alone.
 fn clock_members_of(kya: &Kya) -> Vec<String> {
     vec![member("checkedAt", &kya.checked_at), member("asOf", &kya.as_of)]
 }
 
-/// Those of verdicts that were given together.
+/// Returns the members that change with the clock alone in verdicts that were given together.
 pub(super) fn clock_members_of_all(items: &[KyaItem]) -> Vec<String> {
     let verdict = |item: &KyaItem| match item {
         KyaItem::Verdict(kya) => Some(clock_members_of(kya)),
@@ -250,7 +250,7 @@ pub(super) fn clock_members_of_all(items: &[KyaItem]) -> Vec<String> {
     items.iter().find_map(verdict).unwrap_or_default()
 }
 
-/// The tag of a JSON text without these members. None is within a string: there its quotes would be escaped.
+/// Returns the tag of a text without these members. No match is in a string: quotes are escaped there.
 fn tag_without(text: &str, members: &[String]) -> String {
     fn hash(tagger: &mut Tagger, text: &str, members: &[String]) {
         let Some((member, others)) = members.split_first() else { return tagger.0.update(text) };
@@ -271,12 +271,12 @@ fn tag_without(text: &str, members: &[String]) -> String {
     tagger.finish()
 }
 
-/// Hashes a text piece by piece to its tag.
+/// A hasher of a text, piece by piece, to its tag.
 #[derive(Default)]
 struct Tagger(Keccak256);
 
 impl Tagger {
-    /// The tag of the JSON of `shape`.
+    /// Returns the tag of the JSON of `shape`.
     fn tag(shape: &impl Serialize) -> String {
         // Each update of the hash has a cost of its own, whatever the number of bytes.
         let mut writer = BufWriter::with_capacity(8 * 1024, Self::default());

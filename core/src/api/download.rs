@@ -1,4 +1,4 @@
-//! Downloads of the registry's snapshot: which bytes a target asks for.
+//! Downloads of the registry's snapshot: request targets to the files that they name.
 
 use super::{
     error::Error,
@@ -8,24 +8,24 @@ use crate::snapshot::{BUNDLE_MAX, ShardEntry, parse_bundle_names};
 
 /// The path of the manifest.
 const MANIFEST: &str = "/api/v1/snapshot";
-/// What the paths of shards begin with.
+/// The prefix of the paths of shards.
 const SHARDS: &str = "/api/v1/snapshot/";
 /// The last part of the path of several shards.
 const BUNDLE: &str = "shards";
 
-/// What can be downloaded.
+/// A file of the snapshot, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Download {
     /// The manifest.
     Manifest,
     /// A shard of a version.
     Shard(ShardEntry),
-    /// Several of them.
+    /// Several shards, each of a version.
     Bundle(Vec<ShardEntry>),
 }
 
 impl Download {
-    /// What a target asks for; `None` where it is of another path.
+    /// Parses a request target; `None` for a target of another path.
     pub fn parse(target: &str) -> Option<Result<Self, Error>> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let rest = match path {
@@ -51,7 +51,7 @@ impl Download {
             .ok_or(Error::InvalidParameter { field: "shard", rule })
     }
 
-    /// The path with its parameters by name, for logs.
+    /// Returns the path with its parameters by name, for logs.
     pub const fn pattern(&self) -> &'static str {
         match self {
             Self::Manifest => MANIFEST,
@@ -60,7 +60,7 @@ impl Download {
         }
     }
 
-    /// Bytes of memory that it takes beyond its own size.
+    /// Returns the bytes of memory that the download takes beyond its own size.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Manifest | Self::Shard(_) => 0,

@@ -1,4 +1,4 @@
-//! Every error the read API can answer with: its status, its code, its message, its body.
+//! The errors of the read API: status, code, message and body.
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub enum Error {
     /// 429: too many streams are open.
     #[error("Too many open streams. Close one, or try again in a minute.")]
     TooManyStreams,
-    /// 500: what the RPC endpoint answered proves nothing, for this reason. It is an
+    /// 500: the RPC endpoint's answers prove nothing, for this reason. It is an
     /// [`EvidenceError`](crate::evidence::EvidenceError) as text, so that pages that make no evidence need
     /// not load its messages.
     #[error("Evidence could not be made: {0}")]
@@ -69,7 +69,7 @@ pub enum Error {
     /// 503: the registry is too large to be read for one answer, and its index is not filled yet.
     #[error("The index of the registry is being filled: {percent} % are done. Try again soon.")]
     Indexing {
-        /// How much of the registry the index has read.
+        /// The part of the registry that the index has read, in percent.
         percent: u8,
     },
     /// 410: the changes since this cursor are no longer kept, or its list was closed.
@@ -83,7 +83,7 @@ pub enum Error {
     /// 503: the route needs the index of the registry, which does not answer.
     #[error("The index of the registry does not answer. Try again soon.")]
     IndexUnavailable,
-    /// 501: the route needs the snapshot of the registry, which the index gives none of, for this reason.
+    /// 501: the route needs a snapshot of the registry, and the index gives none, for this reason.
     #[error("This is answered from a snapshot of the registry, and there is none: {0}")]
     NoSnapshot(NoSnapshot),
     /// The error that another part of the service answered with.
@@ -99,20 +99,20 @@ pub enum Error {
     Misconfigured(String),
 }
 
-/// Why an index that works gives no snapshot of the registry, until its operator changes something.
+/// The reason that a working index gives no snapshot of the registry, until its operator changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSnapshot {
-    /// A manifest is of use for less than a verdict's TTL.
+    /// The TTL of verdicts, in seconds, is too short: a manifest serves for less than that.
     #[error("KYA_TTL_SECONDS is {0}, and must be at least 2")]
     ShortTtl(u32),
-    /// Nothing shows that the rows are the chain's.
+    /// No proof shows that the rows are the chain's.
     #[error(
         "the RPC endpoint proves no state (eth_getProof), or the registry's code is not known to keep all state in its own storage"
     )]
     NoProofs,
 }
 
-/// Milliseconds for which an answer that took much work, and failed, is not asked for again.
+/// Milliseconds for which an error that is certain to repeat is kept, so that the work is not done again.
 pub const LASTING_MILLIS: u64 = 5_000;
 
 impl From<RunError> for Error {
@@ -157,7 +157,7 @@ pub struct ErrorBody {
 }
 
 impl Error {
-    /// The error without the secrets of the RPC endpoints.
+    /// Removes the secrets of the RPC endpoints.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
@@ -194,8 +194,8 @@ impl Error {
         self.code().status()
     }
 
-    /// Milliseconds for which it is certain to repeat, and need not be asked for again; 0 where a retry may
-    /// succeed at once.
+    /// Returns the milliseconds for which the error is certain to repeat, so that a retry is pointless; 0 if
+    /// a retry may succeed at once.
     pub const fn lasting_millis(&self) -> u64 {
         match self.code() {
             Code::TooLarge | Code::RegistryError | Code::BlockNotAvailable => LASTING_MILLIS,
@@ -203,8 +203,8 @@ impl Error {
         }
     }
 
-    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's, or too many streams
-    /// are open. A rate-limited client's wait is in its
+    /// Returns the seconds for `Retry-After`, if the fault is an RPC endpoint's or the index's, or too many
+    /// streams are open. A rate-limited client's wait is in its
     /// [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match (self, self.code()) {

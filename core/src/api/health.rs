@@ -31,8 +31,8 @@ pub struct Health {
     pub rpc: String,
 }
 
-/// Reads the chain's id, the age of its head and the registry's next id in one round trip. The output is the
-/// body of a 200; an error says why the service is not ready.
+/// A query for the chain's id, the age of its head and the registry's next id, in one round trip. The output
+/// is the body of a 200; an error says why the service is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The registry's address.
@@ -41,11 +41,11 @@ pub struct Readiness {
     pub multicall3: Address,
     /// The host's clock.
     pub now: Timestamp,
-    /// What the host knows.
+    /// The host's own status.
     pub service: ServiceStatus,
 }
 
-/// What a host tells monitors beside the chain's state.
+/// Status of a host for monitors, beside the chain's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -53,20 +53,20 @@ pub struct ServiceStatus {
     /// The status of the registry's index; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexStatus>,
-    /// Where verdicts come from now: `snapshot` or `chain`; absent where there is no index.
+    /// The current source of verdicts: `snapshot` or `chain`; absent where there is no index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kya_source: Option<&'static str>,
-    /// Why the index gives no snapshot, for as long as settings and node stay as they are; absent otherwise.
+    /// Reason that the index gives no snapshot, until settings or node change; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_snapshot: Option<String>,
-    /// What the node of each RPC endpoint gives, in the order of `RPC_URL`.
+    /// Features of the node behind each RPC endpoint, in the order of `RPC_URL`.
     pub node: Vec<NodeFeatures>,
     /// Settings without effect, each with the reason; absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What monitors are told of the registry's index.
+/// Status of the registry's index, for monitors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -74,10 +74,10 @@ pub struct IndexStatus {
     /// Its progress.
     #[serde(flatten)]
     pub progress: Progress,
-    /// Why its store fails; absent while it works.
+    /// The fault of its store; absent while it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_fault: Option<StoreFault>,
-    /// What its store has cost.
+    /// Rows of its store that were billed.
     pub rows: RowsBilled,
 }
 
@@ -96,7 +96,7 @@ pub struct Ready {
     /// The registry's address.
     #[serde(with = "json::Checksummed")]
     pub registry: Address,
-    /// What the service knows beside the chain's state.
+    /// The service's own status.
     #[serde(flatten)]
     pub service: ServiceStatus,
 }

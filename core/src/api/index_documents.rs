@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// The answer of a route that is [indexed](Route::is_indexed), as of `now` and not earlier than its
-    /// block.
+    /// Returns the answer of a route that is [indexed](Route::is_indexed), as of `now` or the index's block,
+    /// whichever is later.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-/// The document of an agent's history, which is read from the index and the chain together.
+/// Returns the document of an agent's history, which is read from the index and the chain together.
 pub fn history(history: AgentHistory) -> Document {
     let route = Route::History { id: history.agent_id, limit: history.limit, cursor: None };
     Document::of(history, &route)

@@ -1,4 +1,4 @@
-//! The `Link` header (RFC 8288) of one page of a list: where the other pages are.
+//! The `Link` header (RFC 8288) of one page of a list: targets of the other pages.
 
 use std::fmt::Write;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Route {
-    /// The `Link` header's value for this page of a list of `total` items: `first`, `prev`, `next` and
-    /// `last`, as far as they exist, relative to the host. `None` for a route without pages.
+    /// Returns the `Link` header's value for this page of a list of `total` items: `first`, `prev`, `next`
+    /// and `last`, as far as they exist, relative to the host. `None` for a route without pages.
     pub fn links(&self, total: U256) -> Option<String> {
         let total = u64::try_from(total).unwrap_or(u64::MAX);
         // First item and size of this page, and the page that begins at an item.
@@ -47,8 +47,8 @@ impl Route {
         Some(links.join(", "))
     }
 
-    /// The `Link` header's value for this page of a list with cursors: `first`, `prev` for a page with a
-    /// number, and `next` where the list goes on. `None` for a route without a cursor.
+    /// Returns the `Link` header's value for this page of a list with cursors: `first`, `prev` for a page
+    /// with a number, and `next` if there are more. `None` for a route without a cursor.
     pub(crate) fn cursor_links(&self, next: Option<AgentCursor>) -> Option<String> {
         let start = |cursor: Option<_>| cursor.map_or(Start::Page(1), Start::Cursor);
         let at = |start: Start| match self {

@@ -1,4 +1,4 @@
-//! The read API of `service.md`: routes in, documents or errors out.
+//! The read API of `service.md`: from routes to documents or errors.
 
 pub mod accept;
 pub mod acceptance;

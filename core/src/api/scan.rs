@@ -37,11 +37,11 @@ pub struct Scan {
     pub(crate) recent: Vec<RecentRegistration>,
     /// One row for each agent, by ascending id from 1.
     rows: Arc<Rows>,
-    /// The block's time, which no clock that is behind is gone by.
+    /// The block's time: a host's clock that is behind it does not count.
     block_time: Timestamp,
 }
 
-/// Reads the whole registry.
+/// A query for the whole registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanQuery {
     /// The registry's address.
@@ -78,7 +78,7 @@ impl Query for ScanQuery {
     }
 }
 
-/// An agent whose record is readable.
+/// An agent with a readable record.
 struct Member<'a> {
     id: AgentId,
     status: Status,
@@ -86,14 +86,14 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// The agent's cursor in a list by attestation.
+    /// Returns the agent's cursor in a list by attestation.
     fn place(&self) -> AgentCursor {
         AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
     }
 }
 
 impl Scan {
-    /// A scan of `total` agents; an error where the node left some of them out.
+    /// Makes a scan of `total` agents; an error if the node left some of them out.
     pub(crate) fn of(
         (registry, chain): (Address, String),
         total: u64,
@@ -108,7 +108,7 @@ impl Scan {
         Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows), block_time })
     }
 
-    /// A scan of these agents, by ascending id from 1, and their reports.
+    /// Makes a scan of these agents, by ascending id from 1, and their reports.
     pub fn of_agents<'a>(
         registry: Address,
         chain: String,
@@ -131,8 +131,8 @@ impl Scan {
         }
     }
 
-    /// The answer of a route [about the registry](Route::is_about_registry), as of `now` and not earlier than
-    /// its block.
+    /// Returns the answer of a route [about the registry](Route::is_about_registry), as of `now` or the
+    /// scan's block, whichever is later.
     ///
     /// # Errors
     ///
@@ -150,12 +150,12 @@ impl Scan {
         })
     }
 
-    /// All agents, by ascending id from 1.
+    /// Returns all agents, by ascending id from 1.
     pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The approximate size in memory, in bytes.
+    /// Returns the approximate size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()
     }
@@ -173,7 +173,7 @@ impl Scan {
         rows.map(|(id, _)| AgentId(U256::from(id))).collect()
     }
 
-    /// The answer of `/stats/detailed`.
+    /// Returns the answer of `/stats/detailed`.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Scan {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    /// The answer of `/agents/compliance`: all agents, or a page of them.
+    /// Returns the answer of `/agents/compliance`: all agents, or a page of them.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Scan {
     }
 }
 
-/// The ids that `recentRegistrations` shows, newest first.
+/// Returns the ids that `recentRegistrations` shows, newest first.
 pub(crate) fn recent_ids(total: u64) -> Vec<U256> {
     (1..=total).rev().take(RECENT_REGISTRATIONS).map(U256::from).collect()
 }
@@ -293,7 +293,7 @@ mod tests {
         serde_json::from_str(&document.body).unwrap()
     }
 
-    /// Agents from id 1 on that last attested at these seconds.
+    /// Returns agents from id 1 on that last attested at these seconds.
     fn attested_at(seconds: &[u64]) -> Vec<Agent> {
         let agent = |(seconds, id): (&u64, u64)| Agent {
             last_attestation: Timestamp::from_seconds(*seconds),

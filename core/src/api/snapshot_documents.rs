@@ -1,4 +1,4 @@
-//! Verdicts from a snapshot of the registry: the documents that the chain's answers at its block give.
+//! Verdicts from a snapshot of the registry: the same documents as from the chain at the snapshot's block.
 
 use super::{
     document::{About, Document, Shape, clock_members_of_all, member},
@@ -14,8 +14,8 @@ use crate::{
 };
 use alloy_primitives::Address;
 
-/// The shards and segments that a route's answer needs, the widest first; `None` where a snapshot does not
-/// give it.
+/// Returns the shards and segments that a route's answer needs, the widest first; `None` if a snapshot does
+/// not give the answer.
 ///
 /// # Errors
 ///
@@ -40,8 +40,8 @@ pub fn shards_for(route: &Route, manifest: &Manifest) -> Result<Option<Vec<Shard
     }
 }
 
-/// The document of a route from these shards and segments, the widest first, as of `now`; `None` where only
-/// the chain can tell.
+/// Returns the document of a route from these shards and segments, the widest first, as of `now`; `None` if
+/// only the chain can answer.
 pub fn document(route: &Route, manifest: &Manifest, files: &[&Shard], now: Timestamp) -> Option<Document> {
     let verdict = |wallet: Address| manifest.find(files, wallet).ok()?.verdict(wallet, manifest, now);
     match route {
@@ -65,7 +65,7 @@ pub fn document(route: &Route, manifest: &Manifest, files: &[&Shard], now: Times
     }
 }
 
-/// A list of verdicts; `None` where only the chain can tell one.
+/// Returns a list of verdicts; `None` if only the chain can give one of them.
 fn list(wallets: &[WalletInput], verdict: impl Fn(Address) -> Option<Kya>) -> Option<KyaList> {
     let (mut items, mut scope_bytes) = (Vec::new(), 0);
     for asked in wallets {

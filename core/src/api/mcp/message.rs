@@ -17,13 +17,13 @@ use crate::{
 
 /// JSON-RPC 2.0: the body is not JSON.
 const PARSE_ERROR: i32 = -32_700;
-/// JSON-RPC 2.0: the JSON is no request.
+/// JSON-RPC 2.0: the JSON is not a request.
 const INVALID_REQUEST: i32 = -32_600;
 /// JSON-RPC 2.0: no such method.
 const METHOD_NOT_FOUND: i32 = -32_601;
 /// JSON-RPC 2.0: the parameters are not those of the method.
 const INVALID_PARAMS: i32 = -32_602;
-/// MCP: a header is missing, or is not what the body says.
+/// MCP: a header is missing, or differs from the body.
 const HEADER_MISMATCH: i32 = -32_020;
 /// MCP: a revision that this server does not speak.
 const UNSUPPORTED_VERSION: i32 = -32_022;
@@ -63,7 +63,7 @@ pub(super) struct Params<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    /// Where a list goes on: no list here has a second page.
+    /// The cursor of a list's next page, which no list here has.
     #[serde(borrow)]
     cursor: Option<&'a RawValue>,
     /// The revision that a handshake asks for.
@@ -71,7 +71,7 @@ pub(super) struct Params<'a> {
     version: Option<Cow<'a, str>>,
 }
 
-/// What each request says of itself.
+/// Metadata of a request.
 #[derive(Debug, Default, Deserialize)]
 struct Meta<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
@@ -80,7 +80,7 @@ struct Meta<'a> {
     capabilities: Option<&'a RawValue>,
 }
 
-/// Why a message has no result.
+/// The reason that a message has no result.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: u16,
@@ -95,18 +95,18 @@ impl Refusal {
         Self { status, code, message: message.into(), data: String::new() }
     }
 
-    /// A request that the API's own rules refuse before it is carried out.
+    /// Makes the error of a request that the API's own rules refuse before it is carried out.
     pub(super) fn of_api(status: u16, error: &Error) -> Self {
         let data = format!(r#"{{"code":{}}}"#, quoted(error.code().name()));
         Self { data, ..Self::new(status, SERVER_ERROR, error.to_string()) }
     }
 
-    /// A request of a page that this server is not for.
+    /// Makes the error of a request from a page that this server does not serve.
     pub(super) fn of_origin() -> Self {
         Self::new(403, INVALID_REQUEST, "Invalid request: Origin is none that this server answers")
     }
 
-    /// The answer to the request with this id; to none where its id could not be read.
+    /// Makes the answer to the request with this id; `None` if its id could not be read.
     pub(super) fn reply(self, id: Option<&RawValue>) -> Reply {
         let id = id.map_or("null", RawValue::get);
         let Self { status, code, message, data } = self;
@@ -118,24 +118,24 @@ impl Refusal {
     }
 }
 
-/// What is said of a method that this server does not have.
+/// Makes the error of a method that this server does not have.
 pub(super) fn unknown_method(era: Era, method: &str) -> Refusal {
     let status = if era == Era::Stateless { 404 } else { 200 };
     Refusal::new(status, METHOD_NOT_FOUND, format!("Method not found: {method}"))
 }
 
-/// Whether this JSON is an object.
+/// Returns whether this JSON is an object.
 fn is_object(json: &RawValue) -> bool {
     json.get().starts_with('{')
 }
 
-/// Whether this JSON is a string or a whole number.
+/// Returns whether this JSON is a string or a whole number.
 fn is_id(json: &RawValue) -> bool {
     let digits = json.get().strip_prefix('-').unwrap_or(json.get());
     json.get().starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The messages of a batch; `None` for a body that is none, or where the client's revision has none.
+/// Returns the messages of a batch; `None` if the body is not a batch, or the client's revision has none.
 pub(super) fn batch<'a>(headers: &Headers, body: &'a [u8]) -> Option<Result<Vec<&'a RawValue>, Refusal>> {
     if headers.version.as_deref().is_some_and(|version| version > BATCHING) {
         return None;
@@ -153,7 +153,7 @@ impl<'a> Request<'a> {
         struct Message<'a> {
             #[serde(borrow)]
             jsonrpc: Cow<'a, str>,
-            /// A `null` is an id as well, and none that is allowed.
+            /// A `null` is present, but not an allowed id.
             #[serde(borrow, default, deserialize_with = "present")]
             id: Option<&'a RawValue>,
             #[serde(borrow)]
@@ -186,7 +186,7 @@ impl<'a> Request<'a> {
         Ok(Some(Self { id, method, params }))
     }
 
-    /// How the client speaks, once the headers are found to say what the message does.
+    /// Returns the era of the client, after checking that the headers match the message.
     pub(super) fn era(&self, headers: &Headers) -> Result<Era, Refusal> {
         let Params { meta, name, .. } = &self.params;
         let header = headers.version.as_deref();
@@ -217,7 +217,7 @@ impl<'a> Request<'a> {
         Ok(Era::Stateless)
     }
 
-    /// The revision that a handshake agrees on: the one asked for, else the newest.
+    /// Returns the revision that a handshake agrees on: the requested one, else the newest.
     pub(super) fn agreed(&self) -> Result<&'static str, Refusal> {
         let missing =
             || Refusal::new(200, INVALID_PARAMS, "Invalid params: protocolVersion must be a revision");
@@ -226,7 +226,7 @@ impl<'a> Request<'a> {
         Ok(EARLIER.into_iter().find(|known| asked == *known).unwrap_or(newest))
     }
 
-    /// Checks that a list is asked for from its beginning.
+    /// Checks that a list is requested from its beginning.
     pub(super) fn begins_list(&self) -> Result<(), Refusal> {
         let message = "Invalid params: cursor: the list has one page";
         match self.params.cursor {
@@ -235,7 +235,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The route of a call; the inner error is for the model to read.
+    /// Returns the route of a call; the inner error is for the model to read.
     pub(super) fn call(&self) -> Result<Result<Route, Error>, Refusal> {
         let invalid = |message: String| Refusal::new(200, INVALID_PARAMS, message);
         let name = self.params.name.as_deref();
@@ -261,7 +261,7 @@ fn must_match(name: &str, header: Option<&str>, body: &str) -> Result<(), Refusa
     Err(Refusal::new(400, HEADER_MISMATCH, message))
 }
 
-/// A header's value; one that is no plain ASCII comes as `=?base64?...?=`. `None` where that is malformed.
+/// Decodes a header's value: plain ASCII, or `=?base64?...?=` around other text; `None` if malformed.
 fn decoded(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|coded| coded.strip_suffix("?=")) {
         None => Some(header.to_owned()),

@@ -1,4 +1,4 @@
-//! Answers, and the words that they share.
+//! Answers, and the texts that they share.
 
 use serde_json::value::RawValue;
 
@@ -6,19 +6,19 @@ use serde_json::value::RawValue;
 pub(super) const REVISION: &str = "2026-07-28";
 /// The revisions that begin with `initialize`, the newest first.
 pub(super) const EARLIER: [&str; 4] = ["2025-11-25", "2025-06-18", BATCHING, "2024-11-05"];
-/// The last revision with batches, and the one of requests that name none.
+/// The last revision with batches, which is also assumed for requests that name no revision.
 pub(super) const BATCHING: &str = "2025-03-26";
 
 /// The server, as it names itself.
 pub(super) const SERVER: &str =
     concat!(r#"{"name":"agent-registry","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
 
-/// How a client speaks.
+/// The way in which a client states its revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Era {
-    /// Each request says its revision (2026-07-28 and later).
+    /// In each request (2026-07-28 and later).
     Stateless,
-    /// A handshake has said it (2025-11-25 and earlier).
+    /// In a handshake (2025-11-25 and earlier).
     Handshake,
 }
 
@@ -32,7 +32,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A result with these members. Earlier revisions have no others: clients refuse a `ping` that has.
+    /// Makes a result with these members. Only later revisions get more: earlier clients refuse them in a
+    /// `ping`.
     pub(super) fn result(era: Era, id: &RawValue, members: &str) -> Self {
         let of_revision = match era {
             Era::Handshake => String::new(),
@@ -46,7 +47,7 @@ impl Reply {
         }
     }
 
-    /// The answer to a batch: those of its messages, in their order; none where all are notifications.
+    /// Joins the answers to the messages of a batch, in their order; 202 if all are notifications.
     pub fn of_batch(replies: Vec<Self>) -> Self {
         let bodies: Vec<String> =
             replies.into_iter().map(|reply| reply.body).filter(|body| !body.is_empty()).collect();
@@ -57,13 +58,13 @@ impl Reply {
     }
 }
 
-/// A text as JSON.
+/// Serializes a text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     // A string: serialization has nothing to fail on.
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// The revisions that this server speaks, as JSON.
+/// Returns the revisions that this server speaks, as JSON.
 pub(super) fn versions() -> String {
     format!(r#"["{REVISION}","{}"]"#, EARLIER.join(r#"",""#))
 }

@@ -5,7 +5,7 @@ use crate::api::error::Error;
 
 const WALLET: &str = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
 
-/// A request as clients of this revision send it, with its headers.
+/// Makes a request as clients of this revision send it, with its headers.
 fn request(method: &str, mut params: Value) -> (Headers, Value) {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": REVISION,
@@ -20,7 +20,7 @@ fn parse(headers: &Headers, message: &Value) -> Message {
     Message::parse(headers, message.to_string().as_bytes())
 }
 
-/// Status and body of the answer to a message that no route answers.
+/// Returns status and body of the answer to a message that no route answers.
 fn answered(headers: &Headers, message: &Value) -> (u16, Value) {
     match parse(headers, message) {
         Message::Answered(Reply { status, body }) => {
@@ -30,7 +30,7 @@ fn answered(headers: &Headers, message: &Value) -> (u16, Value) {
     }
 }
 
-/// Status and code of a refusal.
+/// Returns status and code of a refusal.
 fn refusal(headers: &Headers, message: &Value) -> (u16, i64) {
     let (status, body) = answered(headers, message);
     (status, body["error"]["code"].as_i64().unwrap())

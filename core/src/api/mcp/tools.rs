@@ -19,15 +19,15 @@ pub(super) type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 /// A tool's route.
 struct Tool {
     name: &'static str,
-    /// The path, with the argument that stands in it in braces.
+    /// The path, with its argument in braces.
     path: &'static str,
-    /// The argument that stands in the path.
+    /// The name of the argument in the path.
     in_path: Option<&'static str>,
-    /// The others are query parameters of the same name.
+    /// The names of the other arguments, which are query parameters of the same names.
     in_query: &'static [&'static str],
 }
 
-/// The argument that is 1 or 0 in a query, and not true or false.
+/// The argument that is a boolean here, and 1 or 0 in a query.
 const FLAG: &str = "history";
 
 const TOOLS: [Tool; 6] = [
@@ -64,14 +64,14 @@ const TOOLS: [Tool; 6] = [
     Tool { name: "changes", path: "/api/v1/changes", in_path: None, in_query: &["since", "liable", "limit"] },
 ];
 
-/// The route that a call of a tool asks for; `None` where there is no such tool.
+/// Parses a call of a tool to a route; `None` if there is no such tool.
 pub(super) fn route(name: &str, arguments: &Arguments<'_>) -> Option<Result<Route, Error>> {
     let tool = TOOLS.iter().find(|tool| tool.name == name)?;
     Some(tool.target(arguments).and_then(|target| Route::parse(&target)))
 }
 
 impl Tool {
-    /// The arguments as a request target.
+    /// Returns the arguments as a request target.
     fn target(&self, arguments: &Arguments<'_>) -> Result<String, Error> {
         let known = |name: &String| self.in_path.iter().chain(self.in_query).any(|known| name == known);
         if !arguments.keys().all(known) {
@@ -82,7 +82,7 @@ impl Tool {
         if let Some(field) = self.in_path {
             let rule = "must be given";
             let text = text(arguments, field)?.ok_or(Error::InvalidParameter { field, rule })?;
-            // A list of wallets in the path is another route, of which the answer is not the tool's.
+            // A list of wallets in the path is another route, with an answer that is not the tool's.
             if field == "wallet" {
                 let refused = |error: AddressError| Error::InvalidParameter { field, rule: error.rule() };
                 address::parse(&text).map_err(refused)?;
@@ -105,7 +105,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// An argument as the text of a parameter; `None` where it is absent or null.
+/// Returns an argument as the text of a parameter; `None` if it is absent or null.
 fn text(arguments: &Arguments<'_>, field: &'static str) -> Result<Option<String>, Error> {
     let rule = "must be a string, a number or a boolean";
     match arguments.get(field).map(|json| json.get()) {

@@ -23,8 +23,8 @@ use crate::{
     registry::{kya::Kya, liability::Liability},
 };
 
-/// Attempts to read the right slots. The second one is for a scope that is not UTF-8, and longer than it
-/// reads.
+/// Attempts to read the right slots. The second one is for a scope that is not UTF-8: its text has another
+/// length than its bytes.
 const ATTEMPTS: usize = 2;
 
 /// Evidence, its block, and the moment at which its verdict lapses.
@@ -54,7 +54,7 @@ impl Shape for Proved {
     }
 }
 
-/// The answer of hosts that only verify evidence: making it would cost every visitor of a page 10 KiB.
+/// The error of hosts that only verify evidence: code to make it would cost visitors of a page 10 KiB.
 pub(super) const NOT_MADE_HERE: Error = Error::InvalidParameter {
     field: "evidence",
     rule: "must be 0 here: the API makes evidence, verifyEvidence verifies it",
@@ -67,13 +67,13 @@ pub struct WithEvidence {
     pub question: Question,
     /// The storage layout that the operator vouches for, where the registry's code is not this project's.
     pub layout: Option<Layout>,
-    /// The block of evidence, where a host names it; else that of the question.
+    /// The block of evidence, if the host names one; else that of the question.
     pub block: Option<BlockId>,
 }
 
 impl WithEvidence {
-    /// The evidence of the verdict on a wallet at the block of this number, or at the newest one, for hosts
-    /// that compare it with what they hold. `now` is the time that the verdict is judged at.
+    /// Asks for the evidence of a wallet's verdict at this block, or the newest, for hosts that compare it
+    /// with data of their own. `now` is the time that the verdict is judged at.
     pub fn at(
         registry: Address,
         wallet: Address,
@@ -178,8 +178,8 @@ fn malformed() -> Halt<Error> {
     Halt::Error(RunError::Malformed.into())
 }
 
-/// What an error is the fault of: the layout; or, as text, the endpoint, where its answers do not prove one
-/// another.
+/// Returns the error for the operator if the layout is at fault. If the endpoint is, because its answers do
+/// not prove one another, returns the reason as `Err`.
 fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layout>) -> Result<Error, String> {
     match error {
         EvidenceError::OtherCode { .. } if !material.is_code_of_account() => {
@@ -190,8 +190,8 @@ fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layou
         }
         EvidenceError::OtherCode { .. } => Ok(Error::NoLayout),
         EvidenceError::Record(rule) => Ok(Error::WrongLayout(rule)),
-        // As on chains whose headers have other fields than Ethereum's (AuRa, zkSync) or a node that omits
-        // some.
+        // Some chains have headers with other fields than Ethereum's (AuRa, zkSync), and some nodes omit
+        // fields.
         EvidenceError::HeaderHash { .. } => {
             Err("the fields of its block's header do not have the block's hash".to_owned())
         }

@@ -1,5 +1,4 @@
-//! The read API: a parsed [`Route`] becomes a [`Query`] for its document. Worker and browser run the same
-//! one.
+//! The read API: a parsed [`Route`] becomes a [`Query`] for its document, the same in Worker and browser.
 //!
 //! | route | round trips |
 //! |---|---|
@@ -9,9 +8,9 @@
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
 //!
-//! A node with low limits takes more, and so do an agent's lists beyond the node's gas. A verdict takes a
-//! second round trip where the index's excerpt arrives during the first one and names ancestors, or is older
-//! than an agent.
+//! A node with low limits takes more round trips, and so do lists of an agent that exceed the node's gas
+//! limit. A verdict takes a second one if the index's excerpt arrives during the first and names ancestors,
+//! or is older than an agent.
 
 mod evidence;
 mod late_excerpt;
@@ -55,11 +54,11 @@ use crate::{
     },
 };
 
-/// The most bytes of operational scopes in a list of verdicts: of the same wallet a hundred times, or of a
-/// node that lies, they would be a hundred times as long as the node's reply.
+/// The most bytes of operational scopes in a list of verdicts. For one wallet a hundred times, or from a node
+/// that lies, they would otherwise be a hundred times as long as the node's reply.
 pub(super) const LIST_SCOPE_BYTES: usize = 512 * 1024;
 
-/// One request, with what the host knows at that time.
+/// One request, with the host's clock and cached data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The parsed request.
@@ -200,7 +199,7 @@ impl Question {
         Ok(items.into())
     }
 
-    /// The verdict as of the host's clock, or of the requested block.
+    /// Returns the verdict as of the host's clock, or of the requested block.
     fn judge(
         &self,
         wallet: Address,
@@ -217,17 +216,17 @@ impl Question {
         }
     }
 
-    /// The time at which compliance is judged: the block's, or the host's clock where that is not behind it.
+    /// Returns the time to judge compliance at: a requested block's, else the host's or the block's if later.
     fn time_of(&self, as_of: AsOf) -> Timestamp {
         let block_time = as_of.block_timestamp;
         if self.route.block().is_some() { block_time } else { self.now.max(block_time) }
     }
 }
 
-/// The message of an item after [`LIST_SCOPE_BYTES`].
+/// The message of an item that exceeds [`LIST_SCOPE_BYTES`].
 pub(super) const TOO_LONG: &str = "The list's operational scopes are too long: ask for this wallet alone";
 
-/// The item for a text that is no wallet.
+/// Returns the item for a text that is not a wallet; `None` for a wallet.
 pub(super) fn malformed(asked: &WalletInput) -> Option<KyaItem> {
     let WalletInput::Malformed { text, error } = asked else { return None };
     let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };

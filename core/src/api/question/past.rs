@@ -1,5 +1,5 @@
 //! A wallet's past: its former agents and inactive ancestors, from an index or a scan, and from the
-//! question's own reads of what those do not cover. [`Past`] says when it is known.
+//! question's own reads of newer agents. [`Past`] says what is known of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// Agents newer than the index or scan that a verdict reads itself, in one call of the lens. More are
-/// unknown: otherwise each of many wallets would read what one scan reads for all of them.
+/// The most agents newer than the index or scan that a verdict reads itself, in one call of the lens. Beyond
+/// that the past is unknown: otherwise each of many wallets would read what one scan reads for all of them.
 const NEWER_AGENTS: u64 = 1_000;
 
 /// The sources for the pasts of some wallets.
@@ -29,25 +29,25 @@ pub(super) struct PastSources<'a> {
     covered: Result<CoveredAgents<'a>, UnknownBecause>,
     /// The number of agents at the block of the verdict.
     total: Option<Result<U256, Halt>>,
-    /// Whether agents that have ended since are read.
+    /// True if the current status of agents that the source shows alive is read.
     reads_missing: bool,
-    /// How many agents that are not covered are read at most.
+    /// The most agents beyond the covered ones that are read.
     most: u64,
-    /// Why the past is unknown where there are more, or fewer agents than are covered.
+    /// The reason that the past is unknown if there are more than that, or fewer agents than are covered.
     beyond: UnknownBecause,
-    /// The index's excerpt came after the chain was asked: ancestors have the status that they have there, as
-    /// reading it would take another round trip.
+    /// True if the index's excerpt arrived after the chain was read: ancestors then have the excerpt's
+    /// status, as reading it anew would take another round trip.
     is_late: bool,
 }
 
 /// Consecutive agents from the first on, and the past and present holders of certain wallets.
 struct CoveredAgents<'a> {
-    /// The index's excerpt, which covers the first of them.
+    /// The index's excerpt, which covers the first of these agents.
     excerpt: Option<&'a Excerpt>,
     /// The rows of the others.
     rows: Vec<&'a Rows>,
     of_wallet: BTreeMap<Address, Vec<u64>>,
-    /// Whether every record is readable.
+    /// True if every record is readable.
     is_whole: bool,
 }
 
@@ -76,14 +76,14 @@ impl<'a> CoveredAgents<'a> {
         found.filter(|row| row.record_is_readable())
     }
 
-    /// The past and present holders of the wallet, newest first.
+    /// Returns the past and present holders of the wallet, newest first.
     fn agents_of(&self, wallet: Address) -> impl Iterator<Item = (u64, &'a Row)> {
         let ids = self.of_wallet.get(&wallet).into_iter().flatten().rev();
         ids.filter_map(|id| Some((*id, self.row(*id)?)))
     }
 
-    /// The ids from a parent up to its root; unknown above the depth limit of a lineage, and where a row is
-    /// missing.
+    /// Returns the ids from a parent up to its root; an error for a path beyond the depth limit of a lineage,
+    /// or with a missing row.
     fn path(&self, parent: u64) -> Result<Vec<u64>, UnknownBecause> {
         let (mut path, mut next) = (Vec::new(), parent);
         while next != 0 {
@@ -166,7 +166,7 @@ impl<'a> PastSources<'a> {
         }
     }
 
-    /// The past of one of the wallets. `agent` is its holder.
+    /// Returns the past of one of the wallets. `agent` is its holder.
     pub(super) fn of(
         &self,
         registry: &Registry<'a>,
@@ -249,13 +249,13 @@ impl<'a> PastSources<'a> {
         Ok(Past { former, ancestors })
     }
 
-    /// What ties the liable wallet to the holder, as far as the index has seen events.
+    /// Returns the holder's liability, as far as the index has seen events.
     pub(super) fn liability(&self, agent: &Agent, as_of: AsOf) -> Liability {
         let excerpt = self.covered.as_ref().ok().and_then(|covered| covered.excerpt);
         liability(excerpt, agent, as_of)
     }
 
-    /// The status of an ancestor, as of the verdict's block if that takes no round trip of its own.
+    /// Returns the status of an ancestor: a late excerpt's rather than a round trip of its own.
     fn status(&self, covered: &CoveredAgents<'_>, registry: &Registry<'_>, id: u64) -> Result<Status, Halt> {
         let indexed = covered.excerpt.filter(|_| self.is_late).and_then(|excerpt| excerpt.get(id));
         match (registry.status(id), indexed.and_then(IndexedAgent::status)) {
@@ -265,8 +265,8 @@ impl<'a> PastSources<'a> {
     }
 }
 
-/// What ties the liable wallet to an agent, as far as an index has seen events: one up to the answer's block
-/// counts wherever it was seen, but the lack of one is not known.
+/// Returns an agent's liability, as far as an index has seen events. An event up to the answer's block counts
+/// wherever it was seen, but the lack of one proves nothing.
 pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -> Liability {
     let record = Liability::of_record(agent);
     let id = agent.agent_id.0.saturating_to();

@@ -1,5 +1,4 @@
-//! An agent's revenue reports. The contract returns the whole history at once, so that one read of it is
-//! enough for all of its pages.
+//! An agent's revenue reports. The contract returns the whole history at once, so one read serves all pages.
 
 use alloy_primitives::Address;
 
@@ -10,7 +9,7 @@ use crate::{
     registry::{agent::AgentId, revenue::RevenueHistory},
 };
 
-/// The question for an agent's whole history.
+/// A query for an agent's whole history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevenueQuery {
     /// The registry's address.
@@ -48,7 +47,7 @@ impl RevenueReports {
         RevenueHistory::of(&self.0, offset, limit)
     }
 
-    /// The page of the history that a [`Route::Revenue`] asks for; an empty one for another route.
+    /// Returns the page of the history that a [`Route::Revenue`] asks for; an empty one for another route.
     pub fn document(&self, route: &Route) -> Document {
         let (offset, limit) = match *route {
             Route::Revenue { offset, limit, .. } => (offset, limit),
@@ -57,7 +56,7 @@ impl RevenueReports {
         Document::of(self.page(offset, limit), route)
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         let texts = |report: &RevenueReport| report.currency.capacity() + report.category.capacity();
         self.0.capacity() * size_of::<RevenueReport>() + self.0.iter().map(texts).sum::<usize>()

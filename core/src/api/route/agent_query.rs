@@ -95,7 +95,7 @@ fn start(query: &str, key: SortKey) -> Result<Start, Error> {
     Ok(Start::Cursor(cursor))
 }
 
-/// A whole number. One above any agent's is cut to [`NUMBER_MAX`], which is no agent's either.
+/// Parses a whole number. Larger ones are cut to [`NUMBER_MAX`], which no agent has either.
 fn number(query: &str, field: &'static str) -> Result<Option<u64>, Error> {
     parameter(query, field)?.map(|_| count(query, field, 0..=NUMBER_MAX, 0)).transpose()
 }
@@ -104,7 +104,7 @@ fn compliant(query: &str) -> Result<Option<bool>, Error> {
     optional(query, "compliant", "must be true or false", |text| text.parse().ok())
 }
 
-/// The words to search for, separated by single spaces; text without a letter or digit is left out.
+/// Parses the words to search for, joined by single spaces; words without a letter or digit are left out.
 fn text(query: &str) -> Result<Option<String>, Error> {
     let Some(text) = parameter(query, "q")? else { return Ok(None) };
     // Forms write spaces as plus signs, which are part of no word.

@@ -1,4 +1,4 @@
-//! The canonical form of a route: one text for all spellings of a question.
+//! The canonical form of a route: one text for all spellings of a request.
 
 use std::fmt::Display;
 
@@ -10,8 +10,8 @@ use crate::registry::{
 };
 
 impl Route {
-    /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have
-    /// the same one, and it parses to the same route.
+    /// Returns the canonical form: defaults left out, the rest in fixed order. Requests for the same answer
+    /// share it, and it parses to the same route.
     pub fn canonical(&self) -> String {
         let mut query = QueryText { text: self.path(), separator: '?' };
         match self {
@@ -60,7 +60,7 @@ impl Route {
         query.text
     }
 
-    /// The pattern with its parameters' values.
+    /// Returns the pattern with its parameters' values.
     fn path(&self) -> String {
         let pattern = self.pattern();
         match self {
@@ -82,7 +82,7 @@ impl Route {
     }
 }
 
-/// Builds a canonical query: what equals its default is left out.
+/// A builder of canonical queries, which leaves out values that equal their defaults.
 pub(super) struct QueryText {
     text: String,
     separator: char,

@@ -1,7 +1,7 @@
 //! Routes: path and query text to a typed [`Route`], and back to its canonical form, which is the cache key.
 //!
-//! Every 400 and 404 that does not need the chain is decided here. Parsed as text, because a URL library
-//! brings 160 KB of internationalised domain names into the Worker.
+//! Every 400 and 404 that does not need the chain is decided here. Targets are parsed as plain text, because
+//! a URL library brings 160 KB of internationalised domain names into the Worker.
 
 mod agent_query;
 mod canonical;
@@ -92,7 +92,7 @@ pub enum Route {
         limit: u64,
         /// The cursor of the page before.
         cursor: Option<AgentCursor>,
-        /// What ties the person to the agents that are listed; `None` for all.
+        /// The basis of the person's liability for the agents that are listed; `None` for any.
         basis: Option<Basis>,
     },
     /// `/api/v1/agent/:id/lineage`
@@ -123,7 +123,7 @@ pub enum Route {
         wallet: Address,
         /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
-        /// Whether the past is read even where that takes the whole registry.
+        /// True if the past is read even where that takes the whole registry.
         history: bool,
     },
     /// `/api/v1/kya/:wallet,:wallet...`, and `POST /api/v1/kya`
@@ -148,14 +148,14 @@ pub enum Route {
     },
 }
 
-/// What an answer is read from.
+/// The data that an answer is read from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// Calls that are known at once: one round trip.
     Calls,
     /// Calls that depend on what earlier ones return.
     DependentCalls,
-    /// Such calls, or an index of the registry.
+    /// Dependent calls, or an index of the registry.
     DependentCallsOrIndex,
     /// All agents: a scan of the registry, or an index of it.
     Registry,
@@ -166,7 +166,7 @@ enum Source {
 }
 
 impl Route {
-    /// The block to read at; `None` for the newest.
+    /// Returns the block to read at; `None` for the newest.
     pub const fn block(&self) -> Option<BlockId> {
         match self {
             Self::Agent { block, .. } | Self::Kya { block, .. } | Self::KyaList { block, .. } => *block,
@@ -174,12 +174,12 @@ impl Route {
         }
     }
 
-    /// Whether the answer holds verdicts on wallets.
+    /// Returns whether the answer holds verdicts on wallets.
     pub const fn is_about_wallets(&self) -> bool {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
-    /// The wallets to judge, each once.
+    /// Returns the wallets to judge, each once.
     pub fn wallets(&self) -> Vec<Address> {
         match self {
             Self::Kya { wallet, .. } => vec![*wallet],
@@ -198,7 +198,7 @@ impl Route {
         }
     }
 
-    /// Bytes of memory that it takes beyond its own size, roughly.
+    /// Returns the approximate bytes of memory that the route takes beyond its own size.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Listing(query) => {
@@ -215,9 +215,10 @@ impl Route {
         }
     }
 
-    /// How many requests the rate limits count: one for every ten wallets of a list, two for evidence and for
-    /// a range, five for answers that may take a hundred RPC calls: a history, a lineage, a verdict with the
-    /// wallet's past. A block takes two calls more than the newest one.
+    /// Returns the number of requests that the rate limits count: one for ten wallets of a list, two for
+    /// evidence and for a range, five where a hundred RPC calls may be needed: for a history, a lineage, a
+    /// verdict with the wallet's past. A named block counts for two more, as it takes two calls more than the
+    /// newest one.
     pub fn cost(&self) -> u32 {
         let cost = match self {
             Self::History { .. } | Self::Lineage(_) | Self::Kya { history: true, .. } => 5,
@@ -228,8 +229,8 @@ impl Route {
         cost.saturating_add(if self.block().is_some() { 2 } else { 0 })
     }
 
-    /// The most bytes that RPC endpoints have to send for the answer, replies of hedged requests included:
-    /// what a host counts that bounds the bytes in flight. Roughly; a reply has a limit of its own.
+    /// Returns roughly the most bytes that RPC endpoints send for the answer, replies of hedged requests
+    /// included. Hosts that bound the bytes in flight count it; a single reply has a limit of its own.
     pub const fn reply_bytes(&self) -> usize {
         match self {
             Self::Revenue { .. } => 8 << 20,
@@ -239,37 +240,37 @@ impl Route {
         }
     }
 
-    /// The path with its parameters by name, for logs and documentation.
+    /// Returns the path with its parameters by name, for logs and documentation.
     pub const fn pattern(&self) -> &'static str {
         self.properties().0
     }
 
-    /// How long the answer may be cached.
+    /// Returns the scope that sets for how long the answer may be cached.
     pub const fn cache_scope(&self) -> CacheScope {
         self.properties().1
     }
 
-    /// Whether the answer is about all agents: a scan of the registry gives it.
+    /// Returns whether the answer is about all agents, so that a scan of the registry gives it.
     pub const fn is_about_registry(&self) -> bool {
         matches!(self.properties().2, Source::Registry)
     }
 
-    /// Whether an index of the registry can give the answer.
+    /// Returns whether an index of the registry can give the answer.
     pub const fn is_indexed(&self) -> bool {
         matches!(self.properties().2, Source::Registry | Source::Index | Source::DependentCallsOrIndex)
     }
 
-    /// Whether only an index of the registry can give the answer.
+    /// Returns whether only an index or a snapshot of the registry can give the answer.
     pub const fn needs_index(&self) -> bool {
         matches!(self.properties().2, Source::Index | Source::Snapshot)
     }
 
-    /// Whether a snapshot of the registry may give the answer.
+    /// Returns whether a snapshot of the registry may give the answer.
     pub const fn is_in_snapshot(&self) -> bool {
         matches!(self, Self::KyaRange(_)) || (self.is_about_wallets() && self.block().is_none())
     }
 
-    /// Whether one round trip is enough.
+    /// Returns whether one round trip is enough.
     pub(crate) const fn is_one_round(&self) -> bool {
         matches!(self.properties().2, Source::Calls | Source::Index | Source::Snapshot)
     }

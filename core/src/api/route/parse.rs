@@ -25,12 +25,12 @@ use crate::{
     token::Audience,
 };
 
-/// What `POST /api/v1/kya` takes, and what else there is.
+/// Advice to clients that GET `/api/v1/kya`: the body that POST takes, or the other route.
 const WALLETS: &str = "a body of the form {\"wallets\": [\"0x...\"]}, or GET /api/v1/kya/:wallet";
 
 impl Route {
-    /// The media type that the path of a request target stands for whatever `Accept` says, where there is
-    /// one: `/token/:wallet` and `/changes/stream` are in every other way `/kya/:wallet` and `/changes`.
+    /// Returns the media type that the path of a request target stands for whatever `Accept` says, if any:
+    /// `/token/:wallet` and `/changes/stream` are otherwise the routes `/kya/:wallet` and `/changes`.
     pub fn media_type(target: &str) -> Option<&'static str> {
         let (path, _) = target.split_once('?').unwrap_or((target, ""));
         match path.strip_prefix("/api/v1/")? {
@@ -129,9 +129,9 @@ impl Route {
         Ok(Self::KyaList { wallets, block })
     }
 
-    /// The site that a signed verdict is asked for, from the target of a [`Route::Kya`]. It is no part of the
-    /// route, as one verdict is signed for any of them, and [`parse`](Self::parse) does not look at it: hosts
-    /// that sign nothing need no rule for it.
+    /// Parses the site that a signed verdict is asked for from the target of a [`Route::Kya`]. It is not part
+    /// of the route, as one verdict is signed for any site. [`parse`](Self::parse) ignores it: hosts that
+    /// sign nothing need no rule for it.
     ///
     /// # Errors
     ///
@@ -177,11 +177,11 @@ impl Route {
         Ok(Self::KyaList { wallets, block })
     }
 
-    /// Whether a path takes POST, before its body is read.
+    /// Checks that a path takes POST, before the body is read.
     ///
     /// # Errors
     ///
-    /// [`Error::MethodNotAllowed`] where it does not.
+    /// [`Error::MethodNotAllowed`] for a path that does not.
     pub fn check_post(target: &str) -> Result<(), Error> {
         match Self::parse(target) {
             Err(Error::PostOnly(_)) => Ok(()),
@@ -190,7 +190,7 @@ impl Route {
     }
 }
 
-/// A segment of a path, decoded. What is no UTF-8 is no value of any parameter.
+/// Decodes a segment of a path. Bytes that are not UTF-8 become U+FFFD, which no parameter allows.
 pub(in crate::api) fn decoded(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
@@ -205,7 +205,7 @@ fn agent_id(segment: &str) -> Result<AgentId, Error> {
     id.map(AgentId).ok_or(Error::InvalidParameter { field: "id", rule })
 }
 
-/// A basis that lists know.
+/// Parses a basis that lists know: none of them has an acceptance.
 fn basis(query: &str) -> Result<Option<Basis>, Error> {
     optional(query, "basis", "must be registered, attested, named or unknown", |text| {
         Basis::from_name(text).filter(|basis| *basis != Basis::Accepted)

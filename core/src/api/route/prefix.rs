@@ -6,7 +6,7 @@ use crate::{api::error::Error, snapshot::ShardRange};
 
 /// The most digits of a prefix.
 const DIGITS_MAX: usize = 6;
-/// The rules of a prefix where this many digits are the most, from 1 on.
+/// The rules for prefixes, by the largest number of digits that the registry allows: from 1 on.
 const RULES: [&str; DIGITS_MAX] = [
     "must have 1 hex digit now: about thirty agents or more are to share a range",
     "must have 2 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
@@ -37,13 +37,13 @@ impl KyaPrefix {
         Ok(Self { digits: u8::try_from(text.len()).unwrap_or(0), value })
     }
 
-    /// Its wallets.
+    /// Returns the range of the wallets with this prefix.
     pub fn range(self) -> ShardRange {
         let bits = self.digits * 4;
         ShardRange { start: u64::from(self.value) << (48 - bits), bits }
     }
 
-    /// Checks its length against the numbers of digits that a prefix may have now.
+    /// Checks the number of digits against those that a prefix may have now.
     ///
     /// # Errors
     ///

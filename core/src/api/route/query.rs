@@ -1,4 +1,4 @@
-//! Query parameters: each is read from text by its rule.
+//! Query parameters, each read from text by its rule.
 
 use std::borrow::Cow;
 

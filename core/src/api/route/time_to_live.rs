@@ -1,10 +1,10 @@
-//! Times to live: for how long answers may be cached, where an operator sets nothing else.
+//! Times to live of cached answers, where an operator sets no others.
 
-/// For how many seconds the answer at a final block is cached: a day. It stays true, but its shape may gain
-/// fields.
+/// Time to live of an answer at a final block, in seconds: a day. The answer stays true, but its shape may
+/// gain fields.
 pub const FINAL_SECONDS: u32 = 86_400;
 
-/// What sets an answer's time to live: the cache scopes of `service.md` section 1.
+/// The cache scopes of `service.md` section 1, which set an answer's time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
     /// Not cached.
@@ -18,7 +18,7 @@ pub enum CacheScope {
 }
 
 impl CacheScope {
-    /// The documented time to live in seconds.
+    /// Returns the documented time to live in seconds.
     pub const fn default_seconds(self) -> u32 {
         match self {
             Self::None => 0,
