@@ -60,22 +60,22 @@ impl Status {
     /// All statuses, in the order of the contract's numbers.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The status with this name.
+    /// Returns the status with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|status| status.name() == name)
     }
 
-    /// Whether it is final: the agent's wallet is free again.
+    /// Returns whether the status is final, so that the agent's wallet is free again.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Revoked | Self::Terminated)
     }
 
-    /// The status with the contract's number; `None` for a number that the contract does not define.
+    /// Returns the status with the contract's number; `None` for a number that the contract does not define.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
@@ -121,13 +121,13 @@ pub struct Agent {
     /// Its depth in the lineage; 0 for a root.
     #[serde(with = "json::Integer")]
     pub generation: U256,
-    /// Whether it may change its own code.
+    /// True if it may change its own code.
     pub self_modifying: bool,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
-    /// When it last attested its compliance.
+    /// Time of its last attestation.
     pub last_attestation: Timestamp,
-    /// When it last reported revenue; 1970-01-01T00:00:00.000Z if it never did.
+    /// Time of its last revenue report; 1970-01-01T00:00:00.000Z if it never reported any.
     pub last_revenue_report: Timestamp,
     /// Its status.
     pub status: Status,

@@ -20,17 +20,17 @@ pub struct AgentDetail {
     /// Ids of the direct children, in order of registration.
     #[serde(with = "json::Integers")]
     pub children: Vec<U256>,
-    /// The agent's liable wallet, and what ties it to the agent.
+    /// The agent's liable wallet and the basis of its liability.
     pub liability: Liability,
     /// The agent's compliance now.
     pub compliance: Compliance,
-    /// Present and true where children are left out.
+    /// Present and true if children are left out.
     #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// Why children are left out; absent where none are.
+    /// The reason that children are left out; absent if none are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The block of the answer, whose time decides compliance; present where the request named a block.
+    /// The block of the answer, which sets the time for compliance; present if the request named a block.
     #[serde(rename = "asOf", skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
 }

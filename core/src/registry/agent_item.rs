@@ -22,9 +22,9 @@ pub struct AgentListItem {
     pub creator: Address,
     /// Its status.
     pub status: Status,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
-    /// Its liable wallet, and what ties it to the agent. Absent in a list of one status that is read from the
+    /// Its liable wallet and the basis of its liability. Absent in a list of one status that is read from the
     /// chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liability: Option<Liability>,
@@ -55,7 +55,7 @@ pub struct AgentSummary {
     /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    /// What ties that wallet to the agent.
+    /// That wallet and the basis of its liability.
     pub liability: Liability,
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
@@ -66,12 +66,12 @@ pub struct AgentSummary {
     pub parent_agent_id: AgentId,
     /// Its depth in the lineage; 0 for a root.
     pub generation: u64,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
-    /// When it last attested its compliance.
+    /// Time of its last attestation.
     pub last_attestation: Timestamp,
     /// Its status.
     pub status: Status,
-    /// Whether it is Active and its attestation current.
+    /// True if it is Active and its attestation current.
     pub is_compliant: bool,
 }

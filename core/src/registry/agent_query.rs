@@ -10,7 +10,7 @@ use crate::registry::{
 
 /// The longest text to search for, in characters.
 pub const TEXT_MAX: usize = 200;
-/// The last place in a list that page numbers reach; cursors reach further.
+/// The last position in a list that page numbers reach; cursors reach further.
 pub const NUMBERED_MAX: u64 = 5_000;
 
 /// Conditions on the agents of a list. All that are set must hold.
@@ -26,7 +26,7 @@ pub struct AgentFilter {
     pub generation: Option<u64>,
     /// Their status.
     pub status: Option<Status>,
-    /// Whether they are compliant.
+    /// Their compliance.
     pub compliant: Option<bool>,
     /// Words in their operational scope, separated by single spaces. The last may be the beginning of a word.
     pub text: Option<String>,
@@ -37,16 +37,16 @@ pub struct AgentFilter {
 pub struct Sort {
     /// The key to sort by.
     pub key: SortKey,
-    /// Whether the highest come first.
+    /// True if the highest come first.
     pub is_descending: bool,
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
     /// At the page with this number, counted from 1.
     Page(u64),
-    /// Behind this place in the list.
+    /// Behind this position in the list.
     Cursor(AgentCursor),
 }
 
@@ -57,14 +57,14 @@ pub struct AgentQuery {
     pub filter: AgentFilter,
     /// The order.
     pub sort: Sort,
-    /// Where the page begins.
+    /// The start of the page.
     pub start: Start,
     /// Agents per page.
     pub limit: u64,
 }
 
 impl Start {
-    /// The cursor; `None` for a page number.
+    /// Returns the cursor; `None` for a page number.
     pub(crate) const fn cursor(self) -> Option<AgentCursor> {
         match self {
             Self::Page(_) => None,
@@ -74,7 +74,7 @@ impl Start {
 }
 
 impl Sort {
-    /// The order as a query string writes it.
+    /// Returns the order as a query string writes it.
     pub(crate) const fn name(self) -> &'static str {
         match (self.key, self.is_descending) {
             (SortKey::Id, false) => "id",

@@ -22,7 +22,7 @@ pub struct Ancestors {
     pub agent_id: AgentId,
     /// The path from its parent up to the root; empty for a root.
     pub ancestors: Vec<Ancestor>,
-    /// Why the path ends before the root; absent where it reaches the root.
+    /// The reason that the path ends before the root; absent if it reaches the root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The block the registry was read at.
@@ -61,7 +61,7 @@ impl From<&Agent> for Ancestor {
     }
 }
 
-/// Climbs from `agent` to its root, fetching one parent at a time. Returns the path, and why it ends early.
+/// Climbs from `agent` to its root, one fetch a parent. Returns the path, and the reason if it ends early.
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
     use std::{collections::BTreeMap, convert::Infallible};
 
-    /// The ids above `id` in a registry given as id -> parent, why they end, and how many were fetched.
+    /// Climbs from `id` in a registry of id -> parent. Returns the ids, the note, and the number of fetches.
     fn above(id: u64, parents: &BTreeMap<u64, u64>) -> (Vec<u64>, Option<String>, usize) {
         let member = |id: u64| {
             let mut agent = agent(id);

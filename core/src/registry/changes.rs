@@ -19,18 +19,18 @@ use crate::{
 /// The retention of changes in seconds: 30 days.
 pub const KEPT_SECONDS: u64 = 30 * 86_400;
 
-/// A place in the list of changes: behind the change with that number. A rebuilt index begins a new list, so
-/// that cursors of the old one are recognised by `began`.
+/// A position in the list of changes: behind the change with that number. A rebuilt index begins a new list;
+/// `began` tells cursors of the old one apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
-    /// When the list began, unix milliseconds.
+    /// Time at which the list began, unix milliseconds.
     pub began: u64,
-    /// The number of changes before this place.
+    /// Number of changes up to this position.
     pub number: u64,
 }
 
 impl Cursor {
-    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
+    /// Parses the text that [`Display`](fmt::Display) writes; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (began, number) = text.split_once('-')?;
         Some(Self { began: cursor::number(began)?, number: cursor::number(number)? })
@@ -62,7 +62,7 @@ impl Since {
     /// The rule of [`parse`](Self::parse).
     pub const RULE: &str = "must be the `next` of an earlier answer, now or newest";
 
-    /// Reads a cursor, `now` or `newest`; `None` for anything else.
+    /// Parses a cursor, `now` or `newest`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "now" => Some(Self::Now),
@@ -72,7 +72,7 @@ impl Since {
     }
 }
 
-/// As a parameter's value; empty for [`Since::Oldest`], which is the default.
+/// Formats the parameter's value; empty for [`Since::Oldest`], which is the default.
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,44 +84,44 @@ impl fmt::Display for Since {
     }
 }
 
-/// The status and decision of a verdict on an agent, and what ties the liable wallet to it.
+/// The status and decision of a verdict on an agent, and the basis of its liability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standing {
     /// The agent's status.
     pub status: Status,
-    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation
-    /// current, `deny` once it has ended, otherwise `request_renewal`.
+    /// The decision on its wallet: `provision` while the agent is Active and its attestation current, `deny`
+    /// once it has ended, otherwise `request_renewal`.
     pub decision: Decision,
-    /// What ties the liable wallet to the agent, as far as the index has seen events. A change between
-    /// `named` and `unknown` is one of what is known, and not listed. Absent in changes from before it was
-    /// kept.
+    /// The basis of its liability, as far as the index has seen events. A change between `named` and
+    /// `unknown` is one of knowledge alone, and not listed. Absent in changes that are older than this
+    /// member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
 }
 
 impl Standing {
-    /// The standing of an agent with this status and basis.
+    /// Returns the standing of an agent with this status and basis.
     pub const fn new(status: Status, attestation_current: bool, basis: Option<Basis>) -> Self {
         // The wallet of an ended agent is no longer registered.
         let is_compliant = matches!(status, Status::Active) && attestation_current;
         Self { status, decision: Decision::of(!status.has_ended(), is_compliant), basis }
     }
 
-    /// What a change is one of: `named` and `unknown` both say that the liable wallet did nothing that was
-    /// seen.
+    /// Removes a basis of `named` or `unknown`, which both say that no act of the liable wallet was seen: the
+    /// list has no changes between them.
     #[must_use]
     pub fn listed(self) -> Self {
         Self { basis: self.basis.filter(|basis| !matches!(basis, Basis::Named | Basis::Unknown)), ..self }
     }
 }
 
-/// One change of a verdict, or of what ties the liable wallet to the agent.
+/// One change of a verdict, or of the basis of an agent's liability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// The place behind this change: a value for `since`.
+    /// The position behind this change: a value for `since`.
     pub cursor: Cursor,
     /// The agent.
     pub agent_id: AgentId,
@@ -135,10 +135,9 @@ pub struct Change {
     pub from: Option<Standing>,
     /// The verdict after; `null` where a reorg removed the registration of this agent.
     pub to: Option<Standing>,
-    /// The block of its event, where the node serves events; otherwise the block at which it was found.
+    /// The block of its event if the node serves events, else the block at which it was found.
     pub block_number: u64,
-    /// The time: the second of a lapse, the time stored by a registration or attestation, or the block's
-    /// time.
+    /// The second of a lapse, the time stored by a registration or attestation, or the block's time.
     pub time: Timestamp,
 }
 
@@ -153,16 +152,16 @@ pub struct ChangeList {
     pub data: Vec<Change>,
     /// The value of `since` for the next request.
     pub next: Cursor,
-    /// Whether there are more changes.
+    /// True if there are more changes.
     pub has_more: bool,
     /// The block up to which changes are known.
     pub as_of: IndexedAt,
 }
 
 impl ChangeList {
-    /// The list as server-sent events (HTML, section 9.2): a `change` for each, with its cursor as id. A
-    /// complete list ends with a comment that names the block, and with an id without an event, from which
-    /// clients continue even where nothing has changed.
+    /// Formats the list as server-sent events (HTML, section 9.2): a `change` for each, with its cursor as
+    /// id. A complete list ends with a comment that names the block, and with an id without an event, from
+    /// which clients continue even if nothing has changed.
     pub fn events(&self) -> String {
         let mut text = String::with_capacity(64 + self.data.len() * 360);
         for change in &self.data {
@@ -182,12 +181,12 @@ impl ChangeList {
 pub struct EventsEnd {
     /// The cursor of the next events.
     pub next: Cursor,
-    /// Whether the list was complete.
+    /// True if the list was complete.
     pub is_newest: bool,
 }
 
 impl EventsEnd {
-    /// The end of a text that [`ChangeList::events`] wrote; `None` for anything else.
+    /// Parses the end of a text that [`ChangeList::events`] wrote; `None` for anything else.
     pub fn of(events: &str) -> Option<Self> {
         let (before, last) = events.rsplit_once("id: ")?;
         let (id, _) = last.split_once('\n')?;

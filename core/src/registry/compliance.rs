@@ -11,7 +11,7 @@ use crate::{
     registry::cursor::AgentCursor,
 };
 
-/// The grace period in seconds where the registry has none: 7 days (`service.md` section 8).
+/// The grace period in seconds of a registry without one: 7 days (`service.md` section 8).
 pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
 
 /// An agent's compliance (`service.md` section 2).
@@ -19,13 +19,13 @@ pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Compliance {
-    /// The status is Active.
+    /// True if the status is Active.
     pub is_active: bool,
-    /// The last attestation is at most the grace period old, to the second.
+    /// True if the last attestation is at most the grace period old, to the second.
     pub attestation_current: bool,
-    /// Seconds since the last attestation; 0 where the host's clock is behind the chain's.
+    /// Seconds since the last attestation; 0 if the host's clock is behind the chain's.
     pub seconds_since_attestation: u64,
-    /// How many direct children the agent has.
+    /// Number of direct children.
     #[serde(with = "json::Integer")]
     pub child_count: U256,
     /// The agent's status.
@@ -33,12 +33,12 @@ pub struct Compliance {
 }
 
 impl Compliance {
-    /// The compliance of `agent` at `now`.
+    /// Judges the compliance of `agent` at `now`.
     pub fn of(agent: &Agent, child_count: U256, grace_seconds: U256, now: Timestamp) -> Self {
         Self::judge(agent.status, agent.last_attestation, child_count, grace_seconds, now)
     }
 
-    /// The compliance of an agent with this status and attestation.
+    /// Judges the compliance of an agent with this status and attestation.
     pub(crate) fn judge(
         status: Status,
         last_attestation: Timestamp,
@@ -56,13 +56,13 @@ impl Compliance {
         }
     }
 
-    /// Whether the agent is Active and its attestation current.
+    /// Returns whether the agent is Active and its attestation current.
     pub const fn is_compliant(&self) -> bool {
         self.is_active && self.attestation_current
     }
 }
 
-/// The first second at which `agent`'s attestation is no longer current; `None` where no clock reaches it.
+/// Returns the first second at which the attestation is no longer current; `None` if no clock reaches it.
 pub fn lapses_at(agent: &Agent, grace_seconds: U256) -> Option<Timestamp> {
     let grace = u64::try_from(grace_seconds).ok()?;
     agent.last_attestation.seconds().checked_add(grace)?.checked_add(1).map(Timestamp::from_seconds)
@@ -89,7 +89,7 @@ pub struct ComplianceListItem {
 pub struct CompliancePage {
     /// Agents per page.
     pub limit: u64,
-    /// Where the page begins; the list's start without one.
+    /// The start of the page; `None` for the list's start.
     pub cursor: Option<AgentCursor>,
 }
 
@@ -97,7 +97,7 @@ pub struct CompliancePage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComplianceList {
-    /// How many agents there are.
+    /// Number of agents.
     pub total: usize,
     /// The page size used: the one requested, capped. Absent for the whole list.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub struct ComplianceList {
 }
 
 impl ComplianceList {
-    /// The approximate size of its JSON in bytes.
+    /// Returns the approximate size of the JSON in bytes.
     pub(crate) fn size_hint(&self) -> usize {
         128 + self.data.len() * 225
     }

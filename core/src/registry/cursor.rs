@@ -15,10 +15,10 @@ pub enum SortKey {
     Attestation,
 }
 
-/// The place behind an agent in a list by id or by attestation. Cursors sort as the agents of such a list.
+/// The position behind an agent in a list by id or by attestation. Cursors sort as the agents of such a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentCursor {
-    /// The agent's last attestation in unix seconds, in a list by attestation.
+    /// The agent's last attestation in unix seconds, for a list by attestation.
     pub attested: Option<u64>,
     /// The agent's id; 0 for the start of the list.
     pub id: u64,
@@ -28,12 +28,12 @@ impl AgentCursor {
     /// The rule of [`parse`](Self::parse).
     pub const RULE: &str = "must be the `next` of an earlier answer to the same question";
 
-    /// The place behind an agent in a list by id.
+    /// Returns the position behind an agent in a list by id.
     pub const fn after(id: u64) -> Self {
         Self { attested: None, id }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
+    /// Parses the text that [`Display`](fmt::Display) writes; `None` for anything else.
     pub fn parse(text: &str, key: SortKey) -> Option<Self> {
         match key {
             SortKey::Id => number(text).map(Self::after),
@@ -56,7 +56,7 @@ impl fmt::Display for AgentCursor {
 
 serialize_as_text!(AgentCursor);
 
-/// Reads decimal digits. Numbers from 2^53 on are refused: JavaScript stores cannot keep them exactly.
+/// Parses decimal digits. Numbers from 2^53 on are refused: JavaScript stores cannot keep them exactly.
 pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_number && *number < 1 << 53)

@@ -47,17 +47,17 @@ pub enum Code {
 }
 
 impl Code {
-    /// All codes.
+    /// Returns all codes.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::VARIANTS.iter().copied()
     }
 
-    /// The code of that name.
+    /// Returns the code with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|code| code.name() == name)
     }
 
-    /// The code as error bodies carry it.
+    /// Returns the code as error bodies carry it.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -7,7 +7,7 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
-/// An active root agent, every field derived from its id.
+/// Makes an active root agent, with every field derived from its id.
 pub(crate) fn agent(id: u64) -> Agent {
     let address = |role: u8| Address::left_padding_from(&[&[role], id.to_be_bytes().as_slice()].concat());
     Agent {

@@ -10,10 +10,10 @@ use crate::{
     eth::as_of::IndexedAt, eth::json, eth::timestamp::Timestamp, registry::agent::AgentId, registry::cursor,
 };
 
-/// A place in an agent's history: before the first event of the next page.
+/// A position in an agent's history: before the first event of the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistoryCursor {
-    /// The first block of the history; 0 where the event of the registration was not found.
+    /// The first block of the history; 0 if the event of the registration was not found.
     pub first: u64,
     /// The block of the next event.
     pub block: u64,
@@ -24,7 +24,7 @@ pub struct HistoryCursor {
 }
 
 impl HistoryCursor {
-    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
+    /// Parses the text that [`Display`](fmt::Display) writes; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.splitn(4, '-').map(cursor::number);
         let mut next = || numbers.next().flatten();
@@ -128,7 +128,7 @@ pub enum AgentEvent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEvent {
-    /// What happened.
+    /// The event itself.
     #[serde(flatten)]
     pub event: AgentEvent,
     /// The block of the event.
@@ -142,7 +142,7 @@ pub struct HistoryEvent {
     pub log_index: u64,
 }
 
-/// Why a history is incomplete. A closed set.
+/// The reason that a history is incomplete. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -164,13 +164,13 @@ pub enum IncompleteBecause {
 pub struct AgentHistory {
     /// The agent.
     pub agent_id: AgentId,
-    /// Whether no event is missing between the registration and the end of this page.
+    /// True if no event is missing between the registration and the end of this page.
     pub complete: bool,
-    /// Why it is incomplete; absent where it is complete.
+    /// The reason that it is incomplete; absent if it is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<IncompleteBecause>,
-    /// The first block of the history: that of the registration where it is complete. Absent where no events
-    /// are served.
+    /// The first block of the history: that of the registration if it is complete. Absent if the endpoint
+    /// serves no events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_block: Option<u64>,
     /// The page size used: the one requested, capped.

@@ -1,4 +1,4 @@
-//! What ties a liable wallet to an agent, in one word.
+//! The basis of a wallet's liability for an agent, in one word.
 
 use alloy_primitives::{Address, U256};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{
 /// Seconds for which an event by the liable wallet counts: 90 days.
 pub const ATTESTED_SECONDS: u64 = 90 * 86_400;
 
-/// What ties a liable wallet to an agent: the first of these that holds at the answer's block.
+/// The basis of a wallet's liability for an agent: the first of these that holds at the answer's block.
 #[derive(
     Clone,
     Copy,
@@ -30,26 +30,26 @@ pub const ATTESTED_SECONDS: u64 = 90 * 86_400;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Basis {
-    /// It signed an acceptance of this registration that is valid now.
+    /// The wallet signed an acceptance of this registration that is valid now.
     Accepted,
-    /// It sent or signed the registration: it is the creator.
+    /// The wallet sent or signed the registration: it is the creator.
     Registered,
-    /// It attested for the agent, or reported its revenue, in the last 90 days.
+    /// The wallet attested for the agent, or reported its revenue, in the last 90 days.
     Attested,
-    /// It did none of these, and that is known.
+    /// The wallet is known to have done none of these.
     Named,
-    /// It is not the creator, and the agent's events are not all known.
+    /// The wallet is not the creator, and the agent's events are not all known.
     Unknown,
 }
 
 impl Basis {
-    /// The word in answers.
+    /// Returns the word in answers.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The basis with this name.
+    /// Returns the basis with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         use strum::VariantArray as _;
@@ -57,21 +57,22 @@ impl Basis {
     }
 }
 
-/// What ties an agent to its parent.
+/// The relation of an agent to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ParentBasis {
-    /// Its creator is the parent's creator, agent wallet or liable wallet.
+    /// The agent's creator is the parent's creator, agent wallet or liable wallet.
     Registered,
-    /// Its creator is none of them.
+    /// The agent's creator is none of the parent's wallets.
     Named,
     /// The parent's record is not at hand.
     Unknown,
 }
 
 impl ParentBasis {
-    /// Of an agent with this creator, by its parent's creator, agent wallet and liable wallet, if known.
+    /// Returns the relation of an agent with this creator to a parent with these wallets: creator, own,
+    /// liable.
     #[must_use]
     pub fn of(creator: Address, parent: Option<[Address; 3]>) -> Self {
         match parent {
@@ -82,7 +83,7 @@ impl ParentBasis {
     }
 }
 
-/// The liable wallet of an agent, and what ties it to the agent.
+/// The liable wallet of an agent, and the basis of its liability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -90,12 +91,12 @@ pub struct Liability {
     /// The liable wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
-    /// What ties it to the agent.
+    /// The basis of its liability.
     pub basis: Basis,
-    /// When it last attested or reported revenue; there for the basis `attested` alone.
+    /// Time at which it last attested or reported revenue; present only for the basis `attested`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attested_at: Option<Timestamp>,
-    /// What ties the agent to its parent; absent for a root.
+    /// The agent's relation to its parent; absent for a root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_basis: Option<ParentBasis>,
 }
@@ -111,23 +112,23 @@ pub struct PinnedRecord {
     pub agent_wallet: Address,
     /// The liable wallet.
     pub haftungsperson: Address,
-    /// When it was registered, in unix seconds.
+    /// Time of registration, in unix seconds.
     pub registered_at: u64,
 }
 
-/// What is known of the events by an agent's liable wallet.
+/// Knowledge of the events by an agent's liable wallet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalletEvents {
     /// The block time of its last attestation or report of revenue that was seen.
     pub last: Option<u64>,
-    /// Whether all of the agent's events are known: one endpoint listed its registration and, without a gap
-    /// from there to the answer's block, its later events. A lack of events alone is no knowledge.
+    /// True if all of the agent's events are known: one endpoint listed its registration and, without a gap
+    /// from there to the answer's block, its later events. A mere lack of events proves nothing.
     pub is_complete: bool,
 }
 
 impl Liability {
-    /// The liability of an agent by its record and the events of its liable wallet at a block with this time.
-    /// `accepted` says that an acceptance holds.
+    /// Returns the liability of an agent by its record and the events of its liable wallet at a block with
+    /// this time. `accepted` says that an acceptance holds.
     #[must_use]
     pub fn of(agent: &Agent, accepted: bool, events: WalletEvents, block_time: u64) -> Self {
         let record = Self::of_wallets(agent.creator, agent.haftungsperson, parent_basis(agent, None));
@@ -137,14 +138,14 @@ impl Liability {
         record.with_events(events, block_time)
     }
 
-    /// The liability by the wallets of a record alone.
+    /// Returns the liability by the wallets of a record alone.
     pub(crate) fn of_wallets(creator: Address, wallet: Address, parent_basis: Option<ParentBasis>) -> Self {
         let basis = if creator == wallet { Basis::Registered } else { Basis::Unknown };
         Self { wallet, basis, attested_at: None, parent_basis }
     }
 
-    /// The liability with what is known of the events by the liable wallet at a block with this time. A basis
-    /// that the record proves stays.
+    /// Adds the known events by the liable wallet at a block with this time. A basis that the record proves
+    /// stays.
     #[must_use]
     pub(crate) fn with_events(self, events: WalletEvents, block_time: u64) -> Self {
         let recent = events.last.filter(|last| block_time.saturating_sub(*last) <= ATTESTED_SECONDS);
@@ -157,13 +158,13 @@ impl Liability {
         Self { basis, attested_at, ..self }
     }
 
-    /// The liability of an agent by its record alone: what the registry's storage proves.
+    /// Returns the liability of an agent by its record alone, which the registry's storage proves.
     #[must_use]
     pub fn of_record(agent: &Agent) -> Self {
         Self::of(agent, false, WalletEvents::default(), 0)
     }
 
-    /// The part that evidence proves: neither events nor the agent's parent are in it.
+    /// Reduces the liability to the part that evidence proves: without events and the agent's parent.
     pub(crate) fn as_proved(self) -> Self {
         let is_registered = self.basis == Basis::Registered;
         let basis = if is_registered { Basis::Registered } else { Basis::Unknown };
@@ -171,8 +172,8 @@ impl Liability {
     }
 }
 
-/// What ties an agent to its parent, by both records. `None` for a root, [`ParentBasis::Unknown`] where the
-/// parent's record is not at hand.
+/// Returns the relation of an agent to its parent, by both records: `None` for a root,
+/// [`ParentBasis::Unknown`] without the parent's record.
 #[must_use]
 pub fn parent_basis(agent: &Agent, parent: Option<&Agent>) -> Option<ParentBasis> {
     if agent.parent_agent_id.0.is_zero() {

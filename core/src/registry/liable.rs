@@ -1,4 +1,4 @@
-//! A liable person and their agents: the answer of `/liable/:wallet`.
+//! The agents of a liable person: the answer of `/liable/:wallet`.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct Lapse {
     pub compliant_until: Timestamp,
 }
 
-/// How many of a person's agents there are by what ties the person to them.
+/// Numbers of a person's agents by the basis of the liability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ByBasis {
@@ -41,14 +41,14 @@ pub struct ByBasis {
     pub registered: u64,
     /// The person attested or reported revenue in the last 90 days.
     pub attested: u64,
-    /// The person did neither, and that is known.
+    /// The person is known to have done neither.
     pub named: u64,
     /// Not all events of the agent are known.
     pub unknown: u64,
 }
 
 impl ByBasis {
-    /// Counts an agent. No list has an acceptance.
+    /// Counts an agent. Lists have no acceptances.
     pub(crate) const fn count(&mut self, basis: Basis) {
         let count = match basis {
             Basis::Registered => &mut self.registered,
@@ -68,17 +68,17 @@ pub struct Liable {
     /// The person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    /// How many agents name this person, of any status.
+    /// Number of agents of any status that name this person.
     pub total: u64,
     /// Agents per status; all four keys are always there.
     #[serde(with = "ByStatus")]
     pub status_distribution: BTreeMap<Status, u64>,
-    /// Agents by basis; absent where there are too many to read.
+    /// Agents by basis; absent if there are too many to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis_distribution: Option<ByBasis>,
-    /// How many are Active with a current attestation.
+    /// Number of agents that are Active with a current attestation.
     pub compliant_count: u64,
-    /// How many are Active with a lapsed attestation.
+    /// Number of agents that are Active with a lapsed attestation.
     pub expired_count: u64,
     /// The next lapses of compliant agents, the soonest first; at most ten.
     pub next_lapses: Vec<Lapse>,
@@ -97,7 +97,7 @@ pub struct Liable {
 }
 
 impl Liable {
-    /// A person without agents.
+    /// Makes the answer for a person without agents.
     pub fn none(haftungsperson: Address, limit: u64, as_of: IndexedAt) -> Self {
         Self { haftungsperson, status_distribution: ByStatus::zeros(), limit, as_of, ..Self::default() }
     }

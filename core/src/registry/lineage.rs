@@ -1,8 +1,8 @@
 //! Lineage: the tree below an agent, grown level by level within the documented bounds.
 //!
 //! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so
-//! that cycles end. Where there are more agents than a tree may show, those nearer to the root go before
-//! others, and of one level those with the first parents; each node says how many of its children it shows.
+//! that cycles end. If there are more agents than a tree may show, those nearer to the root come first, and
+//! within a level the children of the first parents. A cut node says how many of its children it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,16 +37,16 @@ pub struct LineageNode {
     pub generation: U256,
     /// Its status.
     pub status: Status,
-    /// What ties it to its parent; absent for a root of the registry, `unknown` for the root of a tree that
+    /// Its relation to its parent; absent for a root of the registry, `unknown` for the root of a tree that
     /// has a parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_basis: Option<ParentBasis>,
     /// Its children, in order of registration; empty for a leaf.
     pub children: Vec<LineageNode>,
-    /// Present and true where children are left out.
+    /// Present and true if children are left out.
     #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// Why something is left out; absent where nothing is.
+    /// The reason for what is left out; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Children with unreadable records, which are not shown. Absent where there are none.
@@ -78,7 +78,7 @@ pub struct Relative {
     pub creator: Address,
     /// The liable wallet.
     pub liable: Address,
-    /// Whether it has no parent.
+    /// True if it has no parent.
     pub is_root: bool,
 }
 
@@ -99,9 +99,9 @@ impl From<&Agent> for Relative {
 /// An agent's direct children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
-    /// Their ids, in order of registration. Cut where there are too many to read.
+    /// Their ids, in order of registration, cut if there are too many to read.
     pub ids: Vec<U256>,
-    /// How many there are.
+    /// Their number.
     pub total: U256,
 }
 
@@ -112,12 +112,12 @@ impl From<Vec<U256>> for Children {
 }
 
 impl Children {
-    /// Whether `ids` is cut.
+    /// Returns whether `ids` is cut.
     pub fn is_cut(&self) -> bool {
         self.total > U256::from(self.ids.len())
     }
 
-    /// The note beside `shown` children; `None` where these are all.
+    /// Returns the note beside `shown` children; `None` if these are all.
     pub fn note(&self, shown: usize) -> Option<String> {
         (self.total > U256::from(shown)).then(|| format!("Showing {shown} of {} children", self.total))
     }
@@ -186,7 +186,7 @@ impl Tree {
         member.children.ids.clone()
     }
 
-    /// The node of `member` on `level`, below `parent`. Recursion is at most [`MAX_LEVELS`] deep.
+    /// Makes the node of `member` on `level`, below `parent`. Recursion is at most [`MAX_LEVELS`] deep.
     fn node(&self, member: &Member, parent: Option<&Relative>, level: usize) -> LineageNode {
         let Member { agent, children } = member;
         let mut node = LineageNode::leaf(agent, parent);
@@ -245,7 +245,7 @@ mod tests {
     use proptest::prelude::*;
     use std::convert::Infallible;
 
-    /// The tree below `root` in a registry given as id -> children, and how many levels were fetched.
+    /// Grows the tree below `root` in a registry of id -> children. Returns it and the number of fetches.
     fn tree(root: u64, registry: &BTreeMap<u64, Vec<u64>>) -> (LineageNode, usize) {
         let member = |id: u64| {
             let children: Vec<U256> = registry.get(&id)?.iter().copied().map(U256::from).collect();

@@ -1,4 +1,4 @@
-//! The registry's rules: pure functions from records, and a time handed in, to the shapes of `service.md`.
+//! The registry's rules: pure functions from records and a given time to the shapes of `service.md`.
 
 pub mod agent;
 pub mod agent_detail;

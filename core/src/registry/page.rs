@@ -1,4 +1,4 @@
-//! Pages of agents: which items a page covers, and the documented shapes of `/agents`.
+//! Pages of agents: the items of a page, and the documented shapes of `/agents`.
 
 use alloy_primitives::U256;
 use serde::Serialize;
@@ -22,12 +22,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// How many items come before this page; saturates.
+    /// Returns the number of items before this page; saturates.
     pub const fn skipped(self) -> u128 {
         (self.number as u128).saturating_sub(1).saturating_mul(self.limit as u128)
     }
 
-    /// How many pages `total` items take.
+    /// Returns the number of pages that `total` items take.
     pub fn count(self, total: U256) -> U256 {
         // Limb by limb: the division of two `U256` is 8 KB of code.
         let (limit, mut rest, mut limbs) = (u128::from(self.limit.max(1)), 0, total.into_limbs());
@@ -39,13 +39,13 @@ impl Page {
         U256::from_limbs(limbs) + U256::from(rest > 0)
     }
 
-    /// The items of this page.
+    /// Returns the items of this page.
     pub fn slice<T>(self, items: &[T]) -> &[T] {
         slice(items, self.skipped(), self.limit)
     }
 }
 
-/// At most `limit` of `items` from `offset` on; empty beyond the end.
+/// Returns at most `limit` of `items` from `offset` on; none beyond the end.
 pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(items.len());
     let end = start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)).min(items.len());
@@ -57,14 +57,14 @@ pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentPage {
-    /// How many agents there are after filtering.
+    /// Number of agents after filtering.
     #[serde(with = "json::Integer")]
     pub total: U256,
     /// The page's number.
     pub page: u64,
     /// The page size used: the one requested, capped.
     pub limit: u64,
-    /// How many pages there are.
+    /// Number of pages.
     #[serde(with = "json::Integer")]
     pub total_pages: U256,
     /// The agents, by ascending id.
@@ -76,7 +76,7 @@ pub struct AgentPage {
 }
 
 impl AgentPage {
-    /// The page with these agents.
+    /// Makes the page with these agents.
     pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
         let total_pages = page.count(total);
         Self { total, page: page.number, limit: page.limit, total_pages, data, unreadable: Vec::new() }
@@ -88,8 +88,7 @@ impl AgentPage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentList {
-    /// How many agents there are after filtering. Absent, as `page` and `totalPages`, where the request has a
-    /// cursor.
+    /// Number of agents after filtering. Absent, as are `page` and `totalPages`, if the request has a cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// Present and true where there may be more than `total`.
@@ -100,7 +99,7 @@ pub struct AgentList {
     pub page: Option<u64>,
     /// The page size used: the one requested, capped.
     pub limit: u64,
-    /// How many pages there are.
+    /// Number of pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_pages: Option<u64>,
     /// The agents.
@@ -116,7 +115,7 @@ pub struct AgentList {
 }
 
 impl AgentList {
-    /// A page of `query`; `total` is how many agents there are, with whether there may be more.
+    /// Makes a page of `query`, with the total number of agents and whether there may be more.
     pub fn of(
         query: &AgentQuery,
         (total, total_is_lower_bound): (u64, bool),

@@ -29,7 +29,7 @@ pub struct RevenueRecord {
     pub period_start: Timestamp,
     /// The end of the reported period, as the reporter gives it.
     pub period_end: Timestamp,
-    /// When it was reported.
+    /// Time of the report.
     pub reported_at: Timestamp,
 }
 
@@ -50,9 +50,9 @@ impl From<&RevenueReport> for RevenueRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RevenueHistory {
-    /// How many reports the agent made.
+    /// Number of reports by the agent.
     pub total: usize,
-    /// How many reports come before `data`.
+    /// Number of reports before `data`.
     pub offset: u64,
     /// The most reports in `data`.
     pub limit: u64,
@@ -61,23 +61,22 @@ pub struct RevenueHistory {
 }
 
 impl RevenueHistory {
-    /// At most `limit` of the agent's `reports` from `offset` on.
+    /// Returns at most `limit` of the agent's `reports` from `offset` on.
     pub fn of(reports: &[RevenueReport], offset: u64, limit: u64) -> Self {
         let data = page::slice(reports, u128::from(offset), limit).iter().map(RevenueRecord::from).collect();
         Self { total: reports.len(), offset, limit, data }
     }
 }
 
-/// The most currencies, and the most categories, that sums are stated for: both are free text of the agents.
+/// The most currencies, and the most categories, with a sum of their own: both are free text of the agents.
 pub const KEYS_MAX: usize = 100;
 
 /// The largest amounts by text, and the sum of all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Largest {
-    /// The largest first, and in the order of the texts where amounts are equal: the last is the first to
-    /// leave.
+    /// Sorted by descending amount, then by text: the last one is the first to leave.
     largest: Vec<(Total, String)>,
-    /// The sum of all others; `None` where there are none.
+    /// The sum of all others; `None` if there are none.
     others: Option<Total>,
 }
 
@@ -94,7 +93,7 @@ impl Largest {
         }
     }
 
-    /// The amounts by text, and the sum of all others.
+    /// Returns the amounts by text, and the sum of all others.
     pub(crate) fn into_sums(self) -> (BTreeMap<String, Total>, Option<Total>) {
         let mut sums = BTreeMap::<String, Total>::new();
         for (amount, text) in self.largest {
@@ -103,7 +102,7 @@ impl Largest {
         (sums, self.others)
     }
 
-    /// Of these amounts.
+    /// Finds the largest of these amounts.
     pub(crate) fn of(sums: &BTreeMap<String, Total>) -> Self {
         let mut largest = Self::default();
         sums.iter().for_each(|(text, amount)| largest.add(text.clone(), *amount));
@@ -117,7 +116,7 @@ impl Largest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueAggregate {
-    /// How many reports all agents made.
+    /// Number of reports by all agents.
     pub total_reports: u64,
     /// The sum of all amounts of all currencies.
     #[serde(with = "json::Integer")]
@@ -147,7 +146,7 @@ impl RevenueAggregate {
         sum
     }
 
-    /// The answer: the largest sums, with these agents as unreadable.
+    /// Returns the answer: the largest sums, with these agents as unreadable.
     pub(crate) fn shown(&self, unreadable: Vec<AgentId>) -> Self {
         let (by_currency, other_currencies) = Largest::of(&self.by_currency).into_sums();
         let (by_category, other_categories) = Largest::of(&self.by_category).into_sums();

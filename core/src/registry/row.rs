@@ -1,4 +1,4 @@
-//! Compact records, many of which fit into memory: what the lens packs and the index stores.
+//! Compact records, as the lens packs and the index stores them: a whole registry fits into memory.
 
 use alloy_primitives::{Address, U256};
 
@@ -44,8 +44,8 @@ impl Row {
         generation: 0,
     };
 
-    /// The row of a record with a readable history. As in the lens, it is unreadable where a field does not
-    /// fit.
+    /// Returns the row of a record with a readable history. As in the lens, it is unreadable if a field does
+    /// not fit.
     pub(crate) fn of(record: &AgentRecord) -> Self {
         let fits = |value: U256, bytes: usize| value.byte_len() <= bytes;
         let parent = u64::try_from(record.parentAgentId).ok().filter(|_| fits(record.parentAgentId, 5));
@@ -105,16 +105,16 @@ pub(crate) struct Sum {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowDetail {
     pub(crate) haftungsperson: Address,
-    /// The beginning of its operational scope, at most [`SCOPE_BYTES_MAX`].
+    /// The beginning of its operational scope, at most [`SCOPE_BYTES_MAX`] bytes.
     pub(crate) scope: String,
-    /// The number of its reports; 0 where its history is unreadable.
+    /// The number of its reports; 0 if its history is unreadable.
     pub(crate) reports: u32,
     /// The sums of its revenue.
     pub(crate) sums: Vec<Sum>,
 }
 
 impl RowDetail {
-    /// The detail of a record and of the reports of a readable history.
+    /// Returns the detail of a record and of the reports of a readable history.
     pub(crate) fn of(record: &AgentRecord, reports: &[RevenueReport]) -> Self {
         let mut full = Self {
             haftungsperson: record.haftungsperson,
@@ -125,7 +125,7 @@ impl RowDetail {
         full
     }
 
-    /// Takes the reports of a readable history.
+    /// Sets number and sums of the reports of a readable history.
     pub(crate) fn take_reports(&mut self, reports: &[RevenueReport]) {
         self.reports = u32::try_from(reports.len()).unwrap_or(u32::MAX);
         self.sums = sums(RevenueAggregate::of(reports)).collect();
@@ -141,12 +141,12 @@ impl RowDetail {
     }
 }
 
-/// The beginning of a scope, cut at a character boundary.
+/// Returns the beginning of a scope, cut at a character boundary.
 pub(crate) fn scope(text: &str) -> String {
     text.get(..text.floor_char_boundary(SCOPE_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
-/// The sums of an aggregate, those by currency first.
+/// Returns the sums of an aggregate, those by currency first.
 pub(crate) fn sums(revenue: RevenueAggregate) -> impl Iterator<Item = Sum> {
     let sum = |is_category| move |(text, amount)| Sum { is_category, text, amount };
     revenue.by_currency.into_iter().map(sum(false)).chain(revenue.by_category.into_iter().map(sum(true)))

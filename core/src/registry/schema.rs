@@ -1,5 +1,5 @@
-//! JSON Schemas of the types with a hand-written `Serialize`; the others derive theirs. Behind the feature
-//! `schema`, for the descriptions of the services.
+//! JSON Schemas of the types with a hand-written `Serialize`; the others derive theirs. They are behind the
+//! feature `schema`, for the descriptions of the services.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -20,7 +20,7 @@ pub const RECENT_REGISTRATIONS: usize = 10;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// How many agents were registered in all.
+    /// Number of agents ever registered.
     #[serde(with = "json::Integer")]
     pub total_agents: U256,
     /// The registry's address.
@@ -46,7 +46,7 @@ pub struct RecentRegistration {
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
     /// Its status.
     pub status: Status,
@@ -68,7 +68,7 @@ pub struct DetailedStats {
     pub generation_distribution: BTreeMap<U256, u64>,
     /// Compliant agents in percent of all agents, with one decimal place; `"0.0"` where there are none.
     pub compliance_rate: String,
-    /// How many agents are compliant.
+    /// Number of compliant agents.
     pub compliant_count: u64,
     /// Reported revenue in cents, by currency: the hundred largest sums.
     #[serde(with = "json::IntegersByKey")]
@@ -85,7 +85,7 @@ pub struct DetailedStats {
 }
 
 impl DetailedStats {
-    /// The statistics of no agents.
+    /// Makes the statistics of no agents.
     pub(crate) fn empty(stats: Stats) -> Self {
         Self {
             stats,
@@ -95,7 +95,7 @@ impl DetailedStats {
         }
     }
 
-    /// Sets the rate once all agents are counted.
+    /// Sets the compliance rate, once all agents are counted.
     pub(crate) fn rate(&mut self) {
         self.compliance_rate = percentage(self.compliant_count, self.status_distribution.values().sum());
     }
@@ -121,18 +121,18 @@ impl From<&Agent> for RecentRegistration {
     }
 }
 
-/// `part` in percent of `whole`, rounded half up to one decimal place.
+/// Formats `part` in percent of `whole`, rounded half up to one decimal place.
 fn percentage(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
     let tenths = (part * 1000 + whole / 2) / whole;
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// Counts by status, for `#[serde(with)]`.
+/// Serialization of counts by status, for `#[serde(with)]`.
 pub(crate) struct ByStatus;
 
 impl ByStatus {
-    /// No agents, with all four keys.
+    /// Returns counts of 0 for all four keys.
     pub(crate) fn zeros() -> BTreeMap<Status, u64> {
         Status::ALL.iter().map(|status| (*status, 0)).collect()
     }

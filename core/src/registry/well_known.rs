@@ -1,4 +1,4 @@
-//! The document at `/.well-known/agent-registry`: a service's registry, and how programs reach it. Its schema
+//! The document at `/.well-known/agent-registry`: a service's registry, and the services for it. Its schema
 //! is `openapi/agent-registry.schema.json`.
 
 use alloy_primitives::Address;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::eth::{json, rpc::endpoint::RpcEndpoint};
 
-/// Where the document is, below a service's origin.
+/// Path of the document below a service's origin.
 pub const PATH: &str = "/.well-known/agent-registry";
 
-/// The document. Members that are not known are left alone; of the URLs, the preferred one is first.
+/// The document. Unknown members are ignored. Each list of URLs begins with the preferred one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WellKnown {
@@ -39,7 +39,7 @@ pub struct WellKnown {
 }
 
 impl WellKnown {
-    /// The document of version 1 that names the registry alone.
+    /// Makes a document of version 1 that names only the registry.
     pub fn new(chain_id: u64, registry: Address) -> Self {
         Self {
             version: 1,
@@ -52,14 +52,14 @@ impl WellKnown {
         }
     }
 
-    /// The document as JSON.
+    /// Serializes the document to JSON.
     pub fn json(&self) -> String {
         json::text(self, 512)
     }
 }
 
-/// Whether a URL may be published: `http` or `https`, and without a user: the password beside it would be
-/// published, too.
+/// Returns whether a URL may be published: `http` or `https`, and without a user, as a password beside it
+/// would be published, too.
 pub fn is_public(url: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\');
     url.bytes().all(is_plain) && RpcEndpoint::parse(url).is_some_and(|parsed| parsed.authorization.is_none())

@@ -32,8 +32,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Makes a result with these members. Only later revisions get more: earlier clients refuse them in a
-    /// `ping`.
+    /// Makes a result of these members and those of its era: earlier clients refuse others in a `ping`.
     pub(super) fn result(era: Era, id: &RawValue, members: &str) -> Self {
         let of_revision = match era {
             Era::Handshake => String::new(),

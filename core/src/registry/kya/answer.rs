@@ -1,4 +1,4 @@
-//! An answer of `/kya/:wallet`, read: the parts that are carried on.
+//! A reader for answers of `/kya/:wallet`: the parts that gates and tokens use.
 
 use alloy_primitives::Address;
 use serde::{Deserialize, Deserializer};
@@ -23,12 +23,12 @@ pub struct KyaAnswer {
     pub decision: Decision,
     /// Its reasons, the most important first.
     pub reasons: Vec<Reason>,
-    /// The agent, where one is registered.
+    /// The agent, if one is registered.
     pub agent: Option<KyaAnswerAgent>,
-    /// What ties its liable wallet to it; absent in answers of earlier versions.
+    /// The agent's liable wallet and the basis of its liability; absent in answers of earlier versions.
     pub liability: Option<Liability>,
-    /// The last second at which the attestation is current; `None` where the agent is not compliant, and
-    /// where the attestation never lapses.
+    /// The last second at which the attestation is current; `None` if the agent is not compliant, or the
+    /// attestation never lapses.
     #[serde(deserialize_with = "compliant_until")]
     pub compliant_until: Option<Timestamp>,
     /// The block that the registry was read at.
@@ -51,12 +51,12 @@ pub struct KyaAnswerAgent {
     pub agent_wallet: Address,
     /// Its purpose.
     pub operational_scope: String,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
 }
 
 impl KyaAnswer {
-    /// Reads an answer; `None` for another text, and where agent and decision contradict one another.
+    /// Parses an answer; `None` for other texts, or if agent and decision contradict one another.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let answer: Self = serde_json::from_slice(body).ok()?;
         (answer.agent.is_some() != (answer.decision == Decision::Deny)).then_some(answer)
@@ -64,12 +64,12 @@ impl KyaAnswer {
 }
 
 impl KyaAnswerAgent {
-    /// The agent's id in decimal. It is a number, or its digits where JavaScript would round it.
+    /// Returns the agent's id in decimal. JSON has large ids as strings, as JavaScript would round numbers.
     pub fn id(&self) -> String {
         self.agent_id.get().trim_matches('"').to_owned()
     }
 
-    /// What an acceptance pins of its record; `None` where the id is none.
+    /// Returns the members of the record that an acceptance pins; `None` if the id is malformed.
     pub fn pinned(&self) -> Option<PinnedRecord> {
         Some(PinnedRecord {
             agent_id: self.id().parse().ok()?,
@@ -81,7 +81,7 @@ impl KyaAnswerAgent {
     }
 }
 
-/// A time that may be absent. A year above 9999 is as good as none.
+/// Deserializes a time that may be absent. A year above 9999 counts as absent.
 fn compliant_until<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<&str>::deserialize(deserializer)?.filter(|text| !text.starts_with('+'));
     let parsed = text.map(|text| Timestamp::parse(text).ok_or(text)).transpose();

@@ -28,7 +28,7 @@ pub enum WalletInput {
 }
 
 impl WalletInput {
-    /// Reads an entry; any text is one.
+    /// Parses an entry; any text is one.
     pub fn parse(text: &str) -> Self {
         match address::parse(text) {
             Ok(wallet) => Self::Wallet(wallet),
@@ -36,12 +36,12 @@ impl WalletInput {
         }
     }
 
-    /// Whether it is a wallet.
+    /// Returns whether it is a wallet.
     pub const fn is_wallet(&self) -> bool {
         matches!(self, Self::Wallet(_))
     }
 
-    /// The entry as a path segment, which parses as the same entry.
+    /// Returns the entry as a path segment, which parses as the same entry.
     pub(crate) fn path_segment(&self) -> String {
         match self {
             Self::Wallet(wallet) => wallet.to_checksum(None),
@@ -54,7 +54,7 @@ impl WalletInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KyaList {
-    /// How many entries the list has.
+    /// Number of entries in the list.
     pub total: usize,
     /// The result of each entry, in the order of the request.
     pub data: Vec<KyaItem>,
@@ -67,11 +67,11 @@ pub struct KyaList {
 pub enum KyaItem {
     /// The verdict, as in `/kya/:wallet`.
     Verdict(Box<Kya>),
-    /// The reason for which there is no verdict.
+    /// The reason that there is no verdict.
     Failed(KyaFailure),
 }
 
-/// Why one entry of a list has no verdict.
+/// The reason that one entry of a list has no verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KyaFailure {
@@ -91,7 +91,7 @@ impl From<Vec<KyaItem>> for KyaList {
 }
 
 impl KyaItem {
-    /// An entry without a verdict.
+    /// Makes the result of an entry without a verdict.
     pub(crate) fn failed(wallet: String, code: Code, error: String) -> Self {
         Self::Failed(KyaFailure { wallet, error, code: code.name() })
     }

@@ -25,59 +25,58 @@ pub use range::KyaRange;
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///
-/// How to read it: compliant means provision; registered but not compliant means request an attestation; not
-/// registered means deny, or request a registration.
+/// Its meaning to a provider: compliant, provision; registered but not compliant, request an attestation; not
+/// registered, deny or request a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Kya {
-    /// Why the acceptance of the request does not hold: the member that differs from the record or breaks a
-    /// rule, `header`, `signature` or `time`. Absent where it holds, and without one.
+    /// The reason that the request's acceptance does not hold: the member that differs from the record or
+    /// breaks a rule, `header`, `signature` or `time`. Absent if it holds, or the request has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_problem: Option<String>,
     /// The wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
-    /// A live agent has this wallet.
+    /// True if a live agent has this wallet.
     pub is_registered: bool,
-    /// That agent is Active and its attestation is current.
+    /// True if that agent is Active and its attestation is current.
     pub is_compliant: bool,
-    /// The agent in brief; `null` where there is none.
+    /// The agent in brief; `null` if there is none.
     pub agent: Option<KyaAgent>,
-    /// The agent's liable wallet, and what ties it to the agent; absent where there is no agent. It changes
-    /// no decision.
+    /// The agent's liable wallet and the basis of its liability; absent without an agent. It changes no
+    /// decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liability: Option<Liability>,
-    /// When the verdict was given, by the host's clock.
+    /// Time of the verdict by the host's clock, or its block's time if that is later.
     pub checked_at: Timestamp,
-    /// What to do. It follows from `isRegistered` and `isCompliant` alone.
+    /// The decision. It follows from `isRegistered` and `isCompliant` alone.
     pub decision: Decision,
     /// The reasons for the decision, the most important first.
     pub reasons: Vec<Reason>,
-    /// The last second at which the attestation is current; `null` where the agent is not compliant, and
-    /// where the attestation never lapses.
+    /// The last second at which the attestation is current; `null` if the agent is not compliant, or the
+    /// attestation never lapses.
     pub compliant_until: Option<Timestamp>,
     /// The block the registry was read at.
     pub as_of: AsOf,
-    /// Whether an agent has, or had, the wallet.
+    /// The wallet's registration, now or before.
     pub registration: Registration,
     /// Ended agents that had the wallet, newest first; or `unknown`.
     pub former_agents: Known<Vec<FormerAgent>>,
-    /// Present and true where there are more former agents than are shown.
+    /// Present and true if there are more former agents than are shown.
     #[serde(skip_serializing_if = "is_false")]
     pub former_agents_truncated: bool,
     /// The agent's ancestors that are not Active, the nearest first; or `unknown`.
     pub ancestors_not_active: Known<Vec<InactiveAncestor>>,
-    /// Why something is unknown; absent where nothing is.
+    /// The reason that something is unknown; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_because: Option<UnknownBecause>,
-    /// The first second at which the attestation is no longer current; `None` where no time changes the
-    /// verdict.
+    /// The first second at which the attestation is no longer current; `None` if no time changes the verdict.
     #[serde(skip)]
     pub valid_until: Option<Timestamp>,
 }
 
-/// What a provider does about a wallet (`service.md` section 4, the intended use of `/kya/:wallet`).
+/// The action of a provider on a wallet (`service.md` section 4, the intended use of `/kya/:wallet`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -133,14 +132,14 @@ pub struct KyaAgent {
     pub operational_scope: String,
     /// Its status.
     pub status: Status,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
-    /// When it last attested its compliance.
+    /// Time of its last attestation.
     pub last_attestation: Timestamp,
 }
 
 impl KyaAgent {
-    /// What an acceptance pins of its record.
+    /// Returns the members of the record that an acceptance pins.
     #[must_use]
     pub fn pinned(&self) -> PinnedRecord {
         PinnedRecord {
@@ -154,7 +153,7 @@ impl KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`, and not earlier than its block: a clock that is behind makes no
+    /// Judges `wallet` at `now` or the block's time, whichever is later: a clock that is behind makes no
     /// lapsed agent compliant. `agent` is its live agent at the block `as_of`. The past is unknown until
     /// [`with_past`](Self::with_past).
     pub fn of(
@@ -192,8 +191,8 @@ impl Kya {
         }
     }
 
-    /// The part of the verdict that evidence proves: without the events of the liable wallet, the wallet's
-    /// past and the agent's ancestors.
+    /// Reduces the verdict to the part that evidence proves: without the events of the liable wallet, the
+    /// wallet's past and the agent's ancestors.
     #[must_use]
     pub fn as_proved(mut self) -> Self {
         if self.is_registered {
@@ -204,7 +203,7 @@ impl Kya {
         self
     }
 
-    /// The verdict with the wallet's past, which changes no decision.
+    /// Adds the wallet's past, which changes no decision.
     #[must_use]
     pub fn with_past(mut self, past: Past) -> Self {
         let Past { former, ancestors } = past;
@@ -240,7 +239,7 @@ impl Kya {
 }
 
 impl Decision {
-    /// The decision on a wallet.
+    /// Returns the decision on a wallet.
     pub(crate) const fn of(is_registered: bool, is_compliant: bool) -> Self {
         match (is_registered, is_compliant) {
             (true, true) => Self::Provision,
@@ -251,7 +250,7 @@ impl Decision {
 }
 
 impl Reason {
-    /// The reasons against serving a wallet; none where its agent is compliant.
+    /// Returns the reasons against serving a wallet; none if its agent is compliant.
     fn of(agent: Option<Compliance>) -> Vec<Self> {
         let Some(Compliance { status, attestation_current, .. }) = agent else {
             return vec![Self::NotRegistered];
@@ -290,7 +289,7 @@ mod tests {
 
     const GRACE: u64 = 604_800;
 
-    /// The verdict on an agent of this status, so many seconds after its attestation.
+    /// Returns the verdict on an agent of this status, `age` seconds after its attestation.
     fn verdict(status: Status, age: u64) -> Kya {
         let mut agent = agent(1);
         agent.status = status;

@@ -2,20 +2,20 @@
 //!
 //! Revoking or terminating an agent frees its wallet: the contract's getters then show it as never
 //! registered, and it may be registered again. Only a [scan](crate::api::scan) or an [index](crate::index) of
-//! the whole registry knows its former agents, while a verdict is one question of one round trip. Hence:
+//! the whole registry knows its former agents, while a verdict takes one round trip. Hence:
 //!
 //! - A verdict uses the scan that the host has cached, at no cost. Without one it says `unknown`, and why; it
-//!   never claims that there was nothing.
+//!   never claims that there were no former agents.
 //! - A verdict alone never starts a scan: the cheapest request would cost as much as the most expensive.
 //!   `history=1` starts one.
 //! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents
-//!   never change. It holds while the registry has no more agents ([`Row`]s are compared with the newest id)
-//!   and no agent that the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with
-//!   `history=1` the agents since are read, up to a thousand of them.
+//!   never change. It holds while the registry has no more agents (the [`Row`]s are counted) and no agent that
+//!   the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with `history=1` up to
+//!   a thousand newer agents are read.
 //! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
-//! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live
-//!   ones have ended since; both are read along with the verdict. A verdict never waits for it: where the
-//!   index is late, being filled, or ahead of the endpoint that answers, the past is `INDEX_UNAVAILABLE`.
+//! - An index takes precedence over a scan. It lacks only newer agents and the later ends of live ones; both
+//!   are read along with the verdict. A verdict never waits for it: if the index is late, being filled, or
+//!   ahead of the endpoint that answers, the past is `INDEX_UNAVAILABLE`.
 
 use serde::Serialize;
 
@@ -28,18 +28,18 @@ use crate::{
 /// The most former agents in a verdict. Any account may register any wallet, any number of times.
 pub const FORMER_SHOWN: usize = 20;
 
-/// Whether an agent has, or had, a wallet.
+/// The registration of a wallet, now or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Registration {
-    /// No agent ever had it.
+    /// No agent ever had the wallet.
     Never,
-    /// A live agent has it.
+    /// A live agent has the wallet.
     Current,
-    /// Agents had it, and all of them have ended.
+    /// Agents had the wallet, and all of them have ended.
     Former,
-    /// No live agent has it, and whether one had is not known.
+    /// No live agent has the wallet; former ones are not known.
     Unknown,
 }
 
@@ -64,7 +64,7 @@ pub enum Unknown {
     Unknown,
 }
 
-/// Why something is unknown. A closed set.
+/// The reason that something is unknown. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -80,7 +80,7 @@ pub enum UnknownBecause {
     PastBlock,
     /// The registry has too many agents to scan, or the agent too many ancestors.
     TooManyAgents,
-    /// An agent's record cannot be read: it may be one of this wallet's.
+    /// An agent's record cannot be read, and the agent may have had this wallet.
     UnreadableAgents,
     /// Evidence proves neither former agents nor ancestors.
     NotProved,
@@ -93,11 +93,11 @@ pub enum UnknownBecause {
 pub struct FormerAgent {
     /// The agent.
     pub agent_id: AgentId,
-    /// How it ended: Revoked or Terminated.
+    /// Its final status: Revoked or Terminated.
     pub status: Status,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: Timestamp,
-    /// When it ended; absent where that is unknown.
+    /// Time of its end; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -123,7 +123,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Nothing is known.
+    /// Makes a past of which nothing is known.
     pub const fn unknown(because: UnknownBecause) -> Self {
         Self { former: Err(because), ancestors: Err(because) }
     }
@@ -136,7 +136,7 @@ impl<T> From<Result<T, UnknownBecause>> for Known<T> {
 }
 
 impl FormerAgent {
-    /// The agent of a row that has ended, with the second of its end if known; `None` for a live agent.
+    /// Returns the ended agent of a row, with the second of its end if known; `None` for a live agent.
     pub(crate) fn of(id: AgentId, row: &Row, ended_at: Option<u64>) -> Option<Self> {
         let status = Status::from_number(row.status).filter(|status| status.has_ended())?;
         let registered_at = Timestamp::from_seconds(row.registered_at);

@@ -1,4 +1,4 @@
-//! Verdicts on all wallets of a range, for a client that does not say which of them it asks for.
+//! Verdicts on all wallets of a range, for clients that do not reveal the one that they ask about.
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ pub struct KyaRange {
     pub prefix: String,
     /// The most digits that a prefix may have now: about thirty agents or more share such a range.
     pub prefix_digits_max: u8,
-    /// How many entries `data` has.
+    /// Number of entries in `data`.
     pub total: usize,
-    /// The verdicts, by ascending wallet; or for a wallet, the reason for which there is none.
+    /// For each wallet, in ascending order, the verdict or the reason that there is none.
     pub data: Vec<KyaItem>,
     /// The block of the verdicts.
     pub as_of: AsOf,
