@@ -1,5 +1,5 @@
-//! A contract's account and slots at a block, proved against the block's state root (EIP-1186): how an index
-//! knows that a registry's storage has not changed, and that a record is what its getters return.
+//! A contract's account and slots at a block, proved against the block's state root (EIP-1186). They show an
+//! index that a registry's storage has not changed, and that its getters return the stored records.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ pub(crate) struct Account {
     /// The root of its storage, which changes if and only if the storage does.
     pub(crate) storage_root: B256,
     pub(crate) code_hash: B256,
-    /// In the order of the slots that were requested.
+    /// The values in the order of the requested slots.
     pub(crate) values: Vec<U256>,
 }
 
@@ -28,7 +28,7 @@ struct StateRoot {
     state_root: B256,
 }
 
-/// The part of an `eth_getProof` result that is not derived from another.
+/// The trie nodes in an `eth_getProof` result; its other members follow from them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProofNodes {
@@ -43,8 +43,8 @@ struct SlotNodes {
 }
 
 impl Account {
-    /// The account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None` if the
-    /// proof is not one of this block, which is so where a node answered the two at different blocks.
+    /// Reads the account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None` if
+    /// the proof is not of this block, for example because a node answered the two at different blocks.
     pub(crate) fn proved(block: &str, proof: &str, contract: Address, slots: &[B256]) -> Option<Self> {
         let StateRoot { state_root } = serde_json::from_str(block).ok()?;
         let ProofNodes { account_proof, storage_proof } = serde_json::from_str(proof).ok()?;
@@ -69,8 +69,8 @@ impl Account {
         Some(Self { storage_root, code_hash, values })
     }
 
-    /// The root of the contract's storage, were these the words of these slots, which `proof` proves; `None`
-    /// where the storage would have other slots.
+    /// Computes the root of the contract's storage with other words in these slots, which `proof` proves;
+    /// `None` if the words would add or remove slots.
     pub(crate) fn root_with(&self, proof: &str, slots: &[B256], words: &[U256]) -> Option<B256> {
         let ProofNodes { storage_proof, .. } = serde_json::from_str(proof).ok()?;
         let nodes = storage_proof.iter().flat_map(|slot| &slot.proof);
@@ -79,21 +79,21 @@ impl Account {
 }
 
 impl Layout {
-    /// Whether the registry with this code, a JSON text, keeps its state in its own storage: this
-    /// project's, or code that the operator vouches for.
+    /// Returns whether the registry with this code, a JSON text, keeps its state in its own storage: true for
+    /// this project's code, and for code that the operator vouches for.
     pub(crate) fn is_of(configured: Option<Self>, code: &str, code_hash: B256) -> bool {
         let code = serde_json::from_str::<Bytes>(code).ok().filter(|code| keccak256(code) == code_hash);
         code.is_some_and(|code| configured.unwrap_or(Self::AGENT_REGISTRY).check(&code).is_ok())
     }
 
-    /// The slots of an agent's addresses, times and status, in ascending order.
+    /// Returns the slots of an agent's addresses, times and status, in ascending order.
     pub(crate) fn record_slots(&self, id: u64) -> Vec<B256> {
         let first = self.record_slot(U256::from(id));
         let slots = self.record.fixed_slots();
         slots.into_iter().map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
     }
 
-    /// The slots of what an attestation, a suspension and a reactivation change: the status and the time of
+    /// Returns the slots that attestations, suspensions and reactivations change: those of the status and of
     /// the last attestation.
     pub(crate) fn changing_slots(&self, id: u64) -> Vec<B256> {
         let first = self.record_slot(U256::from(id));
@@ -101,8 +101,8 @@ impl Layout {
         slots.map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
     }
 
-    /// These words of the [`changing_slots`](Self::changing_slots), with the status and the attestation of
-    /// this record.
+    /// Writes the status and the attestation of this record into these words of the
+    /// [`changing_slots`](Self::changing_slots).
     pub(crate) fn words_with(&self, words: &[U256], row: &Row) -> Vec<U256> {
         let RecordLayout { status, last_attestation, .. } = self.record;
         let fields = [(status, U256::from(row.status)), (last_attestation, U256::from(row.last_attestation))];
@@ -113,7 +113,7 @@ impl Layout {
         self.record.changing_slots().into_iter().zip(words).map(with).collect()
     }
 
-    /// This record with the status and the attestation of these words of the
+    /// Returns this record with the status and the attestation in these words of the
     /// [`changing_slots`](Self::changing_slots); `None` for numbers that no record has.
     pub(crate) fn row_with(&self, words: &[U256], row: &Row) -> Option<Row> {
         let slots = self.record.changing_slots();
@@ -126,7 +126,7 @@ impl Layout {
         Some(Row { status, last_attestation, ..*row })
     }
 
-    /// Whether the proved values of [`record_slots`](Self::record_slots) are those of this record.
+    /// Returns whether the proved values of [`record_slots`](Self::record_slots) are those of this record.
     pub(crate) fn holds(&self, values: &[U256], row: &Row, full: &RowDetail) -> bool {
         let RecordLayout {
             creator,

@@ -1,10 +1,10 @@
-//! Compares two JSON texts. The order of members and white space do not matter, everything else does.
+//! A comparison of JSON texts. The order of members and white space do not matter, everything else does.
 
 use serde_json::value::RawValue;
 
 use crate::eth::members::{Object, parse};
 
-/// The path of the first difference, such as `agent.status`; `None` where the texts are equal.
+/// Returns the path of the first difference, such as `agent.status`; `None` if the texts are equal.
 pub(super) fn difference(left: &str, right: &str) -> Option<String> {
     let (left, right) = (left.trim(), right.trim());
     if let (Some(left), Some(right)) = (parse::<Object<'_>>(left), parse::<Object<'_>>(right)) {

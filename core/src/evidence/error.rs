@@ -1,11 +1,11 @@
-//! Why evidence is refused.
+//! The reasons that evidence is refused.
 
 use alloy_primitives::{Address, B256, U256};
 
 use super::trie::ProofError;
 use crate::eth::members::MemberError;
 
-/// Why evidence is refused.
+/// The reason that evidence is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvidenceError {
     /// It is not a document of evidence, or a value is not in its one spelling.
@@ -78,7 +78,7 @@ pub enum EvidenceError {
         /// The hash of the registry's code.
         code_hash: B256,
     },
-    /// The document states another forwarder than its code, or one where that cannot be known.
+    /// The document states another forwarder than its code, or states one for code that does not show it.
     #[error("forwarder is not the one that the registry's code trusts, {}", shown(*code))]
     Forwarder {
         /// The one that the code trusts; `None` for code that is not this project's.
@@ -107,7 +107,7 @@ pub enum EvidenceError {
     /// The slots are not those that the verdict rests on.
     #[error("storageProof[{place}] should be about slot {expected}")]
     OtherSlot {
-        /// The first place with another slot.
+        /// The first index with another slot.
         place: usize,
         /// The slot that belongs there.
         expected: B256,
@@ -118,7 +118,7 @@ pub enum EvidenceError {
     /// A storage proof does not lead to a value.
     #[error("storageProof[{place}] proves nothing: {error}")]
     StorageProof {
-        /// Its place.
+        /// Its index.
         place: usize,
         /// The error.
         error: ProofError,
@@ -126,7 +126,7 @@ pub enum EvidenceError {
     /// A proved value differs from the document.
     #[error("storageProof[{place}] shows the value {proved:#x}, not {document:#x}")]
     Value {
-        /// Its place.
+        /// Its index.
         place: usize,
         /// The proved value.
         proved: U256,
@@ -136,7 +136,7 @@ pub enum EvidenceError {
     /// A storage proof leads to something else than the value of a slot.
     #[error("storageProof[{place}] leads to something that is no value of a slot")]
     BadValue {
-        /// Its place.
+        /// Its index.
         place: usize,
     },
     /// The slots do not hold an agent's record.

@@ -15,13 +15,13 @@ use crate::{
     eth::timestamp::Timestamp,
 };
 
-/// The fields that every header has (Yellow Paper, section 4.4).
+/// The number of fields that every header has (Yellow Paper, section 4.4).
 const FIELDS: usize = 15;
 
 /// The fields of a header that evidence needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// The hash of the whole header: the block's.
+    /// The hash of the whole header, which is the block's.
     pub hash: B256,
     /// The hash of the parent block.
     pub parent_hash: B256,
@@ -34,7 +34,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// Reads a header from its RLP; `None` for anything else.
+    /// Decodes a header from its RLP; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let fields = rlp::fields(bytes).filter(|fields| fields.len() >= FIELDS)?;
         let hash = |place: usize| fields.get(place).and_then(|field| B256::try_from(*field).ok());
@@ -48,7 +48,7 @@ impl BlockHeader {
         })
     }
 
-    /// The block, as answers state it.
+    /// Returns the block as answers state it.
     pub(super) const fn as_of(&self) -> AsOf {
         AsOf {
             block_number: self.number,
@@ -96,9 +96,9 @@ const JSON_FIELDS: [(&str, Encoding); 23] = {
     ]
 };
 
-/// The RLP of the header in the result of `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the
-/// result is not a block. The caller must compare its hash: a chain with additional header fields yields
-/// another one.
+/// Encodes as RLP the header in the result of `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` if the
+/// result is not a block. The caller must compare the hash, which is wrong for chains with other header
+/// fields.
 pub(crate) fn from_json(block: &str) -> Option<Bytes> {
     let block: Object<'_> = parse(block)?;
     let mut payload = Vec::with_capacity(700);

@@ -1,10 +1,10 @@
 //! The storage layout of a registry, and the code that it belongs to.
 //!
-//! The layout decides which slot is what, and so the verdict. It is therefore bound to the registry's code,
-//! whose hash the account proof proves. The code of this project's `AgentRegistry` is recognised by its hash
-//! without the trusted forwarder, which the constructor writes into the code: each deployment has another
-//! hash, so a document contains the code. Other code needs a layout that its operator vouches for, by the
-//! code's hash.
+//! The layout gives the slots their meaning, and so decides the verdict. It is therefore bound to the
+//! registry's code by the code's hash, which the account proof proves. The code of this project's
+//! `AgentRegistry` is recognised by its hash without the trusted forwarder, which the constructor writes into
+//! the code: each deployment has another hash, so a document contains the code. Other code needs a layout
+//! that its operator vouches for, by the code's hash.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ impl Field {
         field
     }
 
-    /// The field's number in the word of its slot.
+    /// Extracts the field's number from the word of its slot.
     pub(super) fn of(self, word: U256) -> U256 {
         let shifted = word >> (usize::from(self.offset) * 8);
         match U256::ONE.checked_shl(usize::from(self.bytes) * 8) {
@@ -118,7 +118,7 @@ impl Field {
         }
     }
 
-    /// A word with another number in this field.
+    /// Replaces the field's number in the word of its slot.
     pub(super) fn put(self, word: U256, number: U256) -> U256 {
         let shift = usize::from(self.offset) * 8;
         let mask = (U256::MAX >> 256_usize.saturating_sub(usize::from(self.bytes) * 8)) << shift;
@@ -127,18 +127,18 @@ impl Field {
 }
 
 impl RecordLayout {
-    /// The slots of the fields, in ascending order, each once.
+    /// Returns the slots of the fields, in ascending order, each once.
     pub(super) fn slots(&self) -> Vec<u64> {
         let all = self.fixed_slots().into_iter().chain([self.operational_scope]);
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The slots of status and last attestation, in ascending order, each once.
+    /// Returns the slots of status and last attestation, in ascending order, each once.
     pub(super) fn changing_slots(&self) -> BTreeSet<u64> {
         BTreeSet::from([self.status.slot, self.last_attestation.slot])
     }
 
-    /// The slots of all fields but the scope, in ascending order, each once.
+    /// Returns the slots of all fields but the scope, in ascending order, each once.
     pub(super) fn fixed_slots(&self) -> Vec<u64> {
         let fields = [
             self.creator,
@@ -227,8 +227,8 @@ impl Layout {
         layout
     }
 
-    /// Checks that the layout belongs to this code. Gives the forwarder that the code trusts, where it is
-    /// this project's.
+    /// Checks that the layout belongs to this code. Returns the forwarder that the code trusts, if it is this
+    /// project's.
     pub(super) fn check(&self, code: &[u8]) -> Result<Option<Address>, EvidenceError> {
         let (forwarder, holds) = match self.code_hash {
             Some(hash) => (None, keccak256(code) == hash),
@@ -240,19 +240,19 @@ impl Layout {
         if holds { Ok(forwarder) } else { Err(EvidenceError::OtherCode { code_hash: keccak256(code) }) }
     }
 
-    /// The slot of the wallet's agent id.
+    /// Returns the slot of the wallet's agent id.
     pub(super) fn wallet_slot(&self, wallet: Address) -> B256 {
         mapped(wallet.into_word(), self.wallet_to_agent)
     }
 
-    /// The first slot of an agent's record.
+    /// Returns the first slot of an agent's record.
     pub(super) fn record_slot(&self, id: U256) -> U256 {
         U256::from_be_bytes(mapped(B256::from(id), self.agents).0)
     }
 }
 
-/// The forwarder that this code of `AgentRegistry` trusts, by which others than a transaction's sender can be
-/// a creator; `None` for other code.
+/// Returns the forwarder that this code of `AgentRegistry` trusts, through which accounts other than a
+/// transaction's sender can be creators; `None` for other code.
 fn forwarder_of(code: &[u8]) -> Option<Address> {
     let mut without = code.to_vec();
     let mut words = BTreeSet::new();
@@ -266,7 +266,7 @@ fn forwarder_of(code: &[u8]) -> Option<Address> {
     (keccak256(without) == AGENT_REGISTRY_CODE_HASH).then(|| Address::from_word(*word))
 }
 
-/// The slot of a mapping's value (Solidity, "Layout of State Variables in Storage").
+/// Returns the slot of a mapping's value (Solidity, "Layout of State Variables in Storage").
 fn mapped(key: B256, slot: U256) -> B256 {
     keccak256([key.0, slot.to_be_bytes()].concat())
 }

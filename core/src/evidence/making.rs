@@ -1,4 +1,4 @@
-//! Makes evidence from a node's responses.
+//! Evidence made from a node's responses.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde_json::value::to_raw_value;
@@ -34,8 +34,8 @@ pub struct Material<'a> {
     pub code: &'a str,
 }
 
-/// The slots that a verdict rests on, to be requested. `agent` is the id of the wallet's live agent and the
-/// length of its operational scope in bytes.
+/// Returns the slots that a verdict rests on, to be requested. `agent` is the id of the wallet's live agent
+/// and the length of its operational scope in bytes.
 pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> Vec<B256> {
     let mut slots = vec![layout.wallet_slot(wallet)];
     if let GracePeriod::Slot(slot) = layout.attestation_grace_period {
@@ -54,12 +54,12 @@ pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> 
 }
 
 impl Material<'_> {
-    /// The slots that the verdict rests on, given the values in this proof. Where they differ from the
+    /// Returns the slots that the verdict rests on, given the values in this proof. If they differ from the
     /// requested ones, the caller requests these.
     ///
     /// # Errors
     ///
-    /// [`EvidenceError`] where the proof is malformed or holds no agent's record.
+    /// [`EvidenceError`] if the proof is malformed or holds no agent's record.
     pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
         let storage_proof = self.account_proof()?.storage_proof;
         let mut known: Vec<(B256, U256)> =
@@ -79,7 +79,7 @@ impl Material<'_> {
         }
     }
 
-    /// Whether the code has the hash that the proof states.
+    /// Returns whether the code has the hash that the proof states.
     pub(crate) fn is_code_of_account(&self) -> bool {
         let stated = self.account_proof().map(|proof| proof.code_hash);
         self.code().is_ok_and(|code| stated == Ok(keccak256(code)))
@@ -120,9 +120,9 @@ impl Material<'_> {
 ///
 /// # Errors
 ///
-/// [`EvidenceError`] where the responses prove nothing, for example because they are from another block.
-/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested. What was requested is
-/// proved where it is that, or [`EvidenceError::TooManySlots`].
+/// [`EvidenceError`] if the responses prove nothing, for example because they are from another block.
+/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested. With this error and
+/// [`EvidenceError::TooManySlots`] the requested slots themselves are proved.
 pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceError> {
     let header = header::from_json(material.block).ok_or(EvidenceError::Header)?;
     let errors = FirstError::default();

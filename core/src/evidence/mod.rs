@@ -3,14 +3,14 @@
 //! ```text
 //! block hash --keccak--> header --stateRoot--> accountProof --> codeHash, which the layout is bound to
 //!  (trusted)                                        |
-//!                                          storageHash --> storageProof of each slot --> record, grace period
+//!                                          storageHash --> storageProof of each slot --> record, grace
 //!                                                                                             |
 //!                                                             header's timestamp ----------> verdict
 //! ```
 //!
 //! [`verify`] follows this path without a network, computes the verdict itself, and refuses a document with
-//! another one. A document proves what the registry's storage held at that block. The caller must trust the
-//! source of the block hash. A header does not hold the chain's id, so `chainId` is the document's claim.
+//! another one. A document proves the contents of the registry's storage at that block. The caller must trust
+//! the source of the block hash. A header does not hold the chain's id, so `chainId` is the document's claim.
 //!
 //! The fields are those of `eth_getProof` (EIP-1186), so any library for it can check the proofs.
 
@@ -46,7 +46,7 @@ pub use trie::ProofError;
 /// of the document or of its verdict gets a new number.
 pub const VERSION: u32 = 2;
 
-/// The first version, whose verdict has no `liability`. It verifies for ever.
+/// The first version: its verdicts have no `liability`. They will always verify.
 pub(crate) const WITHOUT_LIABILITY: u32 = 1;
 
 /// The longest provable operational scope in bytes: 128 slots.
@@ -106,12 +106,12 @@ pub struct Evidence {
     /// The verdict at the block's time: the answer of `/kya/:wallet`.
     #[cfg_attr(feature = "schema", schemars(with = "Kya"))]
     pub verdict: Box<RawValue>,
-    /// What an index adds, which nothing here proves. A verifier does not read it.
+    /// Data from an index, which nothing here proves. A verifier does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub indexed: Option<Indexed>,
 }
 
-/// What an index has seen of an agent at the document's block, in no way proved by the document.
+/// An index's data on an agent at the document's block, which the document does not prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -136,7 +136,7 @@ pub struct StorageProof {
     pub proof: Vec<Bytes>,
 }
 
-/// What a verifier requires of a document.
+/// A verifier's requirements of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// The hash of the block, from a trusted source. Without it a document proves only that it is consistent.
@@ -147,13 +147,13 @@ pub struct Expected {
     pub registry: Option<Address>,
     /// The wallet.
     pub wallet: Option<Address>,
-    /// The forwarder that the registry's code has to trust. Only this project's code says which one it does.
+    /// The forwarder that the registry's code has to trust. Only this project's code shows its forwarder.
     pub forwarder: Option<Address>,
-    /// The layout that the operator vouches for, where the registry's code is not this project's.
+    /// The layout that the operator vouches for, if the registry's code is not this project's.
     pub layout: Option<Layout>,
 }
 
-/// What a verified document proves.
+/// The facts that a verified document proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The verdict, computed from the slots and the block's time.
@@ -164,8 +164,8 @@ pub struct Verified {
     pub registry: Address,
     /// The chain's id, which is the document's claim: no header holds it.
     pub chain_id: u64,
-    /// The forwarder that the registry's proved code trusts, where the code is this project's. A basis of
-    /// `registered` is proved to those who trust it: it says who a relayed registration's creator is.
+    /// The forwarder that the registry's proved code trusts, if the code is this project's. A basis of
+    /// `registered` is only as good as this contract: it names the creator of a relayed registration.
     pub forwarder: Option<Address>,
 }
 
@@ -204,7 +204,7 @@ impl Evidence {
         }
     }
 
-    /// Computes the verdict by the document's layout. The verdict in the document does not matter.
+    /// Computes the verdict by the document's layout, regardless of the verdict in the document.
     fn find(&self) -> Result<Verified, EvidenceError> {
         let block = self.header()?;
         self.check_account(&block)?;
@@ -264,8 +264,8 @@ impl Evidence {
         }
     }
 
-    /// The layout needs a trusted source: this crate, for the code in the document, or the verifier, for a
-    /// code hash.
+    /// Checks that the layout has a trusted source: this crate, for the code in the document, or the
+    /// verifier, for a code hash.
     fn check_vouched(&self, expected: &Expected) -> Result<(), EvidenceError> {
         let layout = if self.code.is_some() { Some(Layout::AGENT_REGISTRY) } else { expected.layout };
         match layout == Some(self.layout) {
@@ -274,7 +274,7 @@ impl Evidence {
         }
     }
 
-    /// Checks that the layout belongs to the registry's code. Gives the forwarder that the code trusts, where
+    /// Checks that the layout belongs to the registry's code. Returns the forwarder that the code trusts, if
     /// it is this project's.
     fn check_code(&self) -> Result<Option<Address>, EvidenceError> {
         let code_hash = self.code_hash;
@@ -286,7 +286,7 @@ impl Evidence {
         }
     }
 
-    /// The wallet's agent and the grace period, from proved slots. No slot may be missing or superfluous.
+    /// Reads the wallet's agent and the grace period from the proved slots, of which none may be superfluous.
     fn proved_record(&self) -> Result<(Option<Agent>, U256), EvidenceError> {
         for (place, slot) in self.storage_proof.iter().enumerate() {
             let proved = self.proved(place, slot)?;
@@ -303,7 +303,7 @@ impl Evidence {
         if slots.read() == known.len() { Ok(read) } else { Err(EvidenceError::TooManySlots(slots.read())) }
     }
 
-    /// The proved value of a slot: a word without leading zeros, in RLP; 0 where there is none.
+    /// Returns the proved value of a slot: a word without leading zeros, in RLP; 0 if there is none.
     fn proved(&self, place: usize, slot: &StorageProof) -> Result<U256, EvidenceError> {
         let found = trie::lookup(self.storage_hash, slot.key.as_slice(), &slot.proof)
             .map_err(|error| EvidenceError::StorageProof { place, error })?;

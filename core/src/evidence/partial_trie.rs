@@ -1,8 +1,8 @@
-//! A trie as far as proofs show it, with other words in some of its slots: what its root was before they
+//! The part of a trie that proofs show, with other words in some slots: it gives the root before they
 //! changed.
 //!
-//! The nodes are those of proofs (EIP-1186), found by their hashes. A word is put in place of another one; a
-//! slot that would become empty, or that was, changes the trie's shape, and there is no answer.
+//! The nodes are those of proofs (EIP-1186), found by their hashes. Only words of filled slots are replaced:
+//! a slot that was or would become empty changes the trie's shape, and the result is `None`.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use alloy_trie::{
 
 use super::trie::decode;
 
-/// The root of the trie with this root, were these the words of these slots. `None` where the nodes do not
-/// hold them, or one of the words is 0.
+/// Computes the root of the trie with these words in these slots. `None` if the nodes do not hold the slots,
+/// or a word is 0.
 pub(super) fn root_with<'a>(
     root: B256,
     nodes: impl Iterator<Item = &'a Bytes>,
@@ -37,7 +37,7 @@ pub(super) fn root_with<'a>(
     }
 }
 
-/// A node's RLP, were these the words at these paths below it.
+/// Computes a node's RLP with these words at these paths below it.
 fn replaced(rlp: &[u8], nodes: &HashMap<B256, &[u8]>, words: &[(Nibbles, U256)]) -> Option<Vec<u8>> {
     let child_with = |child: &RlpNode, words: &[(Nibbles, U256)]| {
         let rlp = match child.as_hash() {
@@ -96,7 +96,7 @@ mod tests {
         B256::from(U256::from(number))
     }
 
-    /// The root of a trie of these words, and the nodes on the ways to these slots.
+    /// Returns the root of a trie of these words, and the nodes on the paths to these slots.
     fn trie(words: &BTreeMap<u16, u64>, slots: &[u16]) -> (B256, Vec<Bytes>) {
         let path = |number: &u16| Nibbles::unpack(keccak256(slot(*number)));
         let mut leaves: Vec<(Nibbles, u64)> =
@@ -136,7 +136,7 @@ mod tests {
                 Some(found) => prop_assert_eq!(found == old_root, !is_hidden),
                 None => prop_assert!(!slots.iter().all(is_in_both)),
             }
-            // Cut short, it gives nothing.
+            // Without the root node there is no result.
             if let [_, rest @ ..] = nodes.as_slice() && !slots.is_empty() {
                 prop_assert_eq!(root_with(root, rest.iter(), &keys, &words), None);
             }

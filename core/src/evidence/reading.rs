@@ -1,6 +1,6 @@
-//! Reading a document of evidence. Every value has one spelling, and what is optional follows from the code,
-//! so a document with a changed byte is not read as the same document. `indexed` alone is not read: nothing
-//! proves it.
+//! A reader for documents of evidence. Every value has one spelling, and the optional members follow from the
+//! code, so a document with a changed byte is not read as the same document. Only `indexed` is not read:
+//! nothing proves it.
 
 use serde_json::value::RawValue;
 
@@ -46,7 +46,7 @@ impl Evidence {
         // A document of another version may have other members, so the version is checked first.
         if ![VERSION, WITHOUT_LIABILITY].contains(&version) {
             if version == 0 {
-                // So reads what is no number, too.
+                // Texts that are not numbers read as 0, too.
                 errors.end()?;
             }
             return Err(EvidenceError::Version(version));

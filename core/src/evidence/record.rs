@@ -1,4 +1,4 @@
-//! Reads an agent's record from proved slots.
+//! A reader of agents' records from proved slots.
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
@@ -11,15 +11,15 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
-/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns which one
-/// is missing.
+/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns its
+/// number.
 pub(super) struct Slots<'a> {
     known: &'a [(B256, U256)],
-    /// How many are read.
+    /// Number of slots that are read.
     read: usize,
 }
 
-/// Why a record cannot be read.
+/// The reason that a record cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SlotError {
     /// The slot that belongs at this place is missing.
@@ -33,7 +33,7 @@ impl<'a> Slots<'a> {
         Self { known, read: 0 }
     }
 
-    /// How many slots are read.
+    /// Returns the number of slots that are read.
     pub(super) const fn read(&self) -> usize {
         self.read
     }
@@ -48,7 +48,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The wallet's live agent, if it has one, and the grace period in seconds.
+    /// Reads the wallet's live agent, if it has one, and the grace period in seconds.
     pub(super) fn read_all(
         &mut self,
         layout: &Layout,
@@ -103,8 +103,8 @@ impl<'a> Slots<'a> {
         })
     }
 
-    /// The `string` in the slot with this word: up to 31 bytes are in the word itself, more in separate slots
-    /// (Solidity, "bytes and string").
+    /// Reads the `string` in the slot with this word: up to 31 bytes are in the word itself, more in separate
+    /// slots (Solidity, "bytes and string").
     fn string(&mut self, slot: B256, word: U256) -> Result<String, SlotError> {
         let bad = SlotError::NoRecord("the operational scope is no text");
         if !word.bit(0) {

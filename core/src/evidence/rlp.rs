@@ -6,7 +6,7 @@ use alloy_rlp::Header;
 /// The most fields of a list. Headers have twenty to thirty, accounts four.
 const MAX_FIELDS: usize = 64;
 
-/// The fields of a list of strings; `None` for anything else.
+/// Decodes the fields of a list of strings; `None` for anything else.
 pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = rlp;
     let list = Header::decode(&mut rest).ok()?;
@@ -23,14 +23,14 @@ pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     Some(fields)
 }
 
-/// A string that is a number without leading zeros; `None` for anything else.
+/// Decodes a string that is a number without leading zeros; `None` for anything else.
 pub(super) fn number(rlp: &[u8]) -> Option<U256> {
     let mut rest = rlp;
     let digits = string(&mut rest).filter(|_| rest.is_empty())?;
     integer(digits)
 }
 
-/// The number with these big-endian bytes; `None` for leading zeros.
+/// Reads big-endian bytes as a number; `None` for leading zeros.
 pub(super) fn integer(digits: &[u8]) -> Option<U256> {
     U256::try_from_be_slice(digits).filter(|_| digits.first() != Some(&0))
 }

@@ -1,4 +1,4 @@
-//! Walks a Merkle-Patricia proof from its root to the value of a key (Yellow Paper, appendix D; EIP-1186).
+//! A walk along a Merkle-Patricia proof from the root to a key's value (Yellow Paper, appendix D; EIP-1186).
 //!
 //! `alloy-trie` decodes the nodes. The walk is stricter than that crate's own: it refuses superfluous nodes,
 //! does not panic on paths longer than a key, and returns the value.
@@ -10,7 +10,7 @@ use alloy_trie::{
     nodes::{RlpNode, TrieNode},
 };
 
-/// Why a proof proves nothing.
+/// The reason that a proof proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// A node does not have the hash in its parent, or in the root.
@@ -27,7 +27,7 @@ pub enum ProofError {
     NoNode(usize),
 }
 
-/// The value of `key`'s hash in the trie with this root; `None` where the proof shows that there is none.
+/// Looks up `key`'s hash in the trie with this root. Returns `None` if the proof shows that it has no value.
 pub(super) fn lookup(root: B256, key: &[u8], proof: &[Bytes]) -> Result<Option<Vec<u8>>, ProofError> {
     if proof.is_empty() && root == EMPTY_ROOT_HASH {
         return Ok(None);
@@ -50,16 +50,16 @@ pub(super) fn lookup(root: B256, key: &[u8], proof: &[Bytes]) -> Result<Option<V
     Err(ProofError::Truncated)
 }
 
-/// Where a node leads to.
+/// The target of a node.
 enum Link {
     /// The node with this hash.
     Next(B256),
-    /// The end: the value, or `None` where the key is proved absent.
+    /// The end: the value, or `None` if the key is proved absent.
     End(Option<Vec<u8>>),
 }
 
-/// Follows `path` through a node and its inline nodes, and removes the part that it followed; `None` where
-/// this is not a node.
+/// Follows `path` through a node and its inline nodes, and removes the part that it followed; `None` if the
+/// bytes are not a node.
 fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Link> {
     // Nodes of less than 32 bytes are inlined into their parents.
     let mut node = decode(rlp)?;
@@ -101,7 +101,7 @@ fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Link> {
     }
 }
 
-/// A node; `None` for other bytes.
+/// Decodes a node; `None` for other bytes.
 pub(super) fn decode(rlp: &[u8]) -> Option<TrieNode> {
     let mut rest = rlp;
     TrieNode::decode(&mut rest).ok().filter(|_| rest.is_empty())
@@ -125,7 +125,7 @@ mod tests {
         Nibbles::unpack(keccak256(key))
     }
 
-    /// The root of a trie of these keys, each with itself as value, and the proof for `target`.
+    /// Returns the root of a trie of these keys, each with itself as value, and the proof for `target`.
     fn trie(keys: &[u8], target: u8) -> (B256, Vec<Bytes>) {
         let mut leaves: Vec<(Nibbles, u8)> = keys.iter().map(|key| (path(&[*key]), *key)).collect();
         leaves.sort();

@@ -1,10 +1,10 @@
-//! Why the JSON of a forward request cannot be read: the field, and the rule that it breaks.
+//! Errors of reading a forward request's JSON: the field, and the rule that it breaks.
 
 use thiserror::Error;
 
 use crate::eth::address::AddressError;
 
-/// Why a relay body cannot be read: the client's error, HTTP 400.
+/// The reason that a relay body cannot be read: the client's error, HTTP 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// The body is not JSON, or not a JSON object.
@@ -13,7 +13,7 @@ pub enum ParseError {
     /// `request` or `signature` is absent, `null` or, for the signature, empty (service.md section 7).
     #[error("Missing request or signature")]
     Missing,
-    /// `request` is there but is not an object, or names one of its fields twice.
+    /// `request` is present but not an object, or names one of its fields twice.
     #[error("Invalid request: must be a JSON object with each field once")]
     NotAnObject,
     /// One field breaks a rule.
@@ -71,7 +71,7 @@ pub enum Problem {
 }
 
 impl ParseError {
-    /// The stable, machine-readable name of the error.
+    /// Returns the stable, machine-readable name of the error.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl ParseError {
         }
     }
 
-    /// The HTTP status: always the client's error.
+    /// Returns the HTTP status: always the client's error.
     #[must_use]
     pub const fn status(&self) -> u16 {
         400

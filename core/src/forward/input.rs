@@ -1,6 +1,6 @@
-//! What a client needs to make a forward request: the forwarder's domain, the relayer's rules, and the
-//! arguments of the call. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and
-//! with its errors.
+//! A client's input for a forward request: the forwarder's domain, the relayer's rules, and the arguments of
+//! the call. They are read from JSON as leniently as [`SignedRequest`](super::SignedRequest), with its
+//! errors.
 
 use alloy_sol_types::Eip712Domain;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ raw_object!(RawRegistration {
     self_modifying,
 });
 
-/// The EIP-712 domain in `{chainId, forwarder}`.
+/// Parses the EIP-712 domain from `{chainId, forwarder}`.
 ///
 /// # Errors
 /// [`ParseError`], naming the field.
@@ -32,7 +32,7 @@ pub fn domain_from_json(json: &[u8]) -> Result<Eip712Domain, ParseError> {
     Ok(eip712::domain(field("chainId", raw.chain_id, chain_id)?, field("forwarder", raw.forwarder, address)?))
 }
 
-/// The relayer's rules in `{registry, maxGas}`. Without `maxGas` there is no cap.
+/// Parses the relayer's rules from `{registry, maxGas}`. Without `maxGas` there is no cap.
 ///
 /// # Errors
 /// [`ParseError`], naming the field.
@@ -42,7 +42,7 @@ pub fn rules_from_json(json: &[u8]) -> Result<Rules, ParseError> {
     Ok(Rules { registry: field("registry", raw.registry, address)?, max_gas: max_gas.unwrap_or(u64::MAX) })
 }
 
-/// The arguments of `registerAgent`, by the names of the ABI.
+/// Parses the arguments of `registerAgent`, by the names of the ABI.
 ///
 /// # Errors
 /// [`ParseError`], naming the first field in the order of the ABI that breaks a rule.
@@ -59,10 +59,10 @@ pub fn registration_from_json(json: &[u8]) -> Result<registerAgentCall, ParseErr
     })
 }
 
-/// The argument of `attestCompliance`: an agent's id.
+/// Parses the argument of `attestCompliance`: an agent's id.
 ///
 /// # Errors
-/// [`ParseError`] where it is not a number.
+/// [`ParseError`] if it is not a number.
 pub fn attestation_from_json(json: &str) -> Result<attestComplianceCall, ParseError> {
     let agent_id = number::parse(json).map_err(|problem| ParseError::Field { field: "agentId", problem })?;
     Ok(attestComplianceCall { agentId: agent_id })
@@ -76,7 +76,7 @@ fn uint64(json: &str) -> Result<u64, Problem> {
     u64::try_from(number::parse(json)?).map_err(|_| Problem::TooLarge { bits: 64 })
 }
 
-/// Chain ids are at most 2^53 - 1: wallets and libraries hold them in doubles.
+/// Parses a chain id, at most 2^53 - 1: wallets and libraries hold it in a double.
 fn chain_id(json: &str) -> Result<u64, Problem> {
     let id = number::parse(json)?;
     u64::try_from(id).ok().filter(|id| *id < 1 << 53).ok_or(Problem::TooLarge { bits: 53 })

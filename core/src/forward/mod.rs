@@ -1,10 +1,10 @@
-//! Forward requests: what an agent signs and a relayer executes in its name.
+//! Forward requests (ERC-2771): an agent signs them, and a relayer executes them in its name.
 //!
 //! Three steps, each in a file of its own: a body is read ([`SignedRequest::from_json`]), its signature is
 //! checked ([`SignedRequest::authenticate`], EIP-712), and the rules are applied ([`Rules`], service.md
 //! sections 4, 5 and 7). For clients there are the payload that a wallet signs ([`TypedData`]) and readers
-//! for the rest of a request. The relayer itself does what needs a node (the nonce, a simulation) or state
-//! (limits, budget).
+//! for the rest of a request. Checks that need a node (nonce, simulation) or state (limits, budget) are the
+//! relayer's.
 
 mod eip712;
 mod error;

@@ -9,7 +9,7 @@ use alloy_primitives::U256;
 
 use super::Problem;
 
-/// Reads the raw JSON text of one field as an unsigned integer.
+/// Parses the raw JSON text of one field as an unsigned integer.
 pub(super) fn parse(json: &str) -> Result<U256, Problem> {
     match json.as_bytes().first() {
         Some(b'"') => spelled(&serde_json::from_str::<Cow<'_, str>>(json).map_err(|_| Problem::NotANumber)?),
@@ -18,12 +18,12 @@ pub(super) fn parse(json: &str) -> Result<U256, Problem> {
     }
 }
 
-/// 2^53: a double holds every whole number up to it.
+/// 2^53: a double holds every whole number up to this one.
 const LARGEST_IN_A_DOUBLE: U256 = U256::from_limbs([1 << 53, 0, 0, 0]);
 
-/// A JSON number literal. Some libraries write a whole number that they keep as a double with a fraction of
-/// zeros: it is exact up to 2^53. Exponents are refused: JavaScript writes `1e21` for a number whose last
-/// digits are lost.
+/// Parses a JSON number literal. Libraries that keep numbers as doubles may write whole ones with a fraction
+/// of zeros, which is exact up to 2^53. Exponents are refused: JavaScript writes `1e21` for a number after
+/// losing its last digits.
 fn literal(text: &str) -> Result<U256, Problem> {
     if text.contains(['e', 'E']) {
         return Err(Problem::NotWhole);
@@ -35,7 +35,7 @@ fn literal(text: &str) -> Result<U256, Problem> {
     }
 }
 
-/// The content of a JSON string.
+/// Parses the content of a JSON string.
 fn spelled(text: &str) -> Result<U256, Problem> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => {

@@ -1,4 +1,4 @@
-//! The relay body, `{"request": {...}, "signature": "0x..."}`, read leniently, with precise errors.
+//! A lenient reader of relay bodies, `{"request": {...}, "signature": "0x..."}`, with precise errors.
 //!
 //! Lenient: numbers in any of three spellings ([`super::number`]), unknown fields ignored. Precise: an error
 //! names the field and the rule that it breaks. `super::rules` decides whether the request may be relayed,
@@ -19,9 +19,9 @@ pub const SIGNATURE_LENGTH: usize = 65;
 /// A request and its signature, as received: neither is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {
-    /// What the forwarder executes.
+    /// The request that the forwarder executes.
     pub request: ForwardRequest,
-    /// The signature as sent, of any length; read from JSON, `v` is 27 or 28 where it was 0 or 1.
+    /// The signature as sent, of any length. Read from JSON, a `v` of 0 or 1 becomes 27 or 28.
     pub signature: Bytes,
 }
 
@@ -41,7 +41,7 @@ raw_object!(RawBody { request, signature });
 raw_object!(RawRequest { from, to, value, gas, nonce, deadline, data });
 
 impl SignedRequest {
-    /// Reads the body of a relay request. It panics on no input.
+    /// Parses the body of a relay request. No input makes it panic.
     ///
     /// # Errors
     /// [`ParseError`], naming the first field in the order of the Solidity struct that breaks a rule.
@@ -59,8 +59,8 @@ impl SignedRequest {
     }
 }
 
-/// The signature with `v` 27 or 28 where it is 0 or 1, as hardware wallets and `secp256k1` libraries write
-/// it: the forwarder takes no other. All else stays as it is.
+/// Replaces a `v` of 0 or 1, as hardware wallets and `secp256k1` libraries write it, with 27 or 28, which the
+/// forwarder requires. Other signatures stay unchanged.
 fn with_recovery_id(signature: Bytes) -> Bytes {
     match <[u8; 65]>::try_from(&signature[..]) {
         Ok([rs @ .., v @ (0 | 1)]) => [&rs[..], &[v + 27]].concat().into(),
@@ -68,7 +68,7 @@ fn with_recovery_id(signature: Bytes) -> Bytes {
     }
 }
 
-/// Reads the `request` of a relay body, as it is before it is signed.
+/// Parses the `request` of a relay body, for clients that have not signed it yet.
 ///
 /// # Errors
 /// [`ParseError`], naming the first field in the order of the Solidity struct that breaks a rule.
@@ -125,12 +125,12 @@ fn bytes(json: &str) -> Result<Bytes, Problem> {
     hex::decode(digits).map(Bytes::from).map_err(|_| Problem::NotHex)
 }
 
-/// 32 bytes.
+/// Parses 32 bytes.
 pub(super) fn hash(json: &str) -> Result<B256, Problem> {
     B256::try_from(bytes(json)?.as_ref()).map_err(|_| Problem::HashLength)
 }
 
-/// An address in one case, or in mixed case with a valid EIP-55 checksum.
+/// Parses an address in one case, or in mixed case with a valid EIP-55 checksum.
 pub(super) fn address(json: &str) -> Result<Address, Problem> {
     Ok(address::parse(&string(json)?)?)
 }

@@ -1,7 +1,7 @@
-//! What the relayer refuses to forward, as pure functions: target, value, signature, gas, deadline.
+//! The relayer's rules for requests, as pure functions: target, value, signature, gas, deadline.
 //!
 //! Source: service.md sections 4, 5 and 7. Each refusal has its HTTP status, message and stable code here, so
-//! that the daemon and a page that checks before it posts agree. The daemon checks limits, budget and
+//! that the daemon agrees with pages that check before they post. The daemon checks limits, budget and
 //! balance; the chain checks nonces.
 
 use alloy_primitives::{Address, U256};
@@ -50,7 +50,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status of the refusal.
+    /// Returns the HTTP status of the refusal.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
@@ -60,7 +60,7 @@ impl Refusal {
         }
     }
 
-    /// The stable, machine-readable name of the refusal.
+    /// Returns the stable, machine-readable name of the refusal.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Refusal {
 }
 
 impl Rules {
-    /// `request.to` is the registry and `request.value` is 0.
+    /// Checks that `request.to` is the registry and `request.value` is 0.
     ///
     /// # Errors
     /// [`Refusal::Target`], [`Refusal::Value`].
@@ -85,7 +85,7 @@ impl Rules {
         if request.value.is_zero() { Ok(()) } else { Err(Refusal::Value) }
     }
 
-    /// `request.gas` is within the cap, and the deadline has not passed at `now_seconds` (unix).
+    /// Checks that `request.gas` is within the cap and the deadline has not passed at `now_seconds` (unix).
     ///
     /// # Errors
     /// [`Refusal::Gas`], [`Refusal::Expired`].
@@ -97,7 +97,7 @@ impl Rules {
         if is_expired(deadline, now_seconds) { Err(Refusal::Expired { deadline }) } else { Ok(()) }
     }
 
-    /// All rules that need no network, in the daemon's order.
+    /// Checks all rules that need no network, in the daemon's order.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -113,7 +113,7 @@ impl Rules {
     }
 }
 
-/// Whether a deadline has passed. The second of the deadline is still in time; 0 means no deadline.
+/// Returns whether a deadline has passed. Its own second is still in time; 0 means no deadline.
 #[must_use]
 pub const fn is_expired(deadline_seconds: u64, now_seconds: u64) -> bool {
     deadline_seconds != 0 && now_seconds > deadline_seconds

@@ -1,7 +1,7 @@
 //! Signatures of forward requests: recovering the signer and comparing it with `from`.
 //!
-//! As strict as the forwarder's own check (OpenZeppelin's `ECDSA`): 65 bytes, `s` in the lower half of the
-//! group order, `v` 27 or 28. A signature accepted here recovers to the same address on chain.
+//! The check is as strict as the forwarder's own (OpenZeppelin's `ECDSA`): 65 bytes, `s` in the lower half of
+//! the group order, `v` 27 or 28. A signature accepted here recovers to the same address on chain.
 
 use alloy_primitives::{Address, B256, U256, uint};
 use alloy_sol_types::Eip712Domain;
@@ -21,7 +21,7 @@ use super::parse::{SIGNATURE_LENGTH, SignedRequest};
 /// Half of secp256k1's group order: the largest `s` that is not malleable (EIP-2).
 const MAX_S: U256 = uint!(0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0_U256);
 
-/// Why a signature is not that of `request.from`. Clients get one 401 for all of them (service.md section 7).
+/// The reason that `request.from` did not sign. Clients get the same 401 for all (service.md section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SignatureError {
     /// Not 65 bytes.
@@ -54,7 +54,7 @@ impl SignedRequest {
     }
 }
 
-/// The address whose key signed `digest`.
+/// Recovers the address that signed `digest`.
 ///
 /// # Errors
 /// [`SignatureError`]; never [`SignatureError::OtherSigner`], as no signer is expected here.
@@ -81,11 +81,11 @@ pub fn recover(digest: B256, signature: &[u8]) -> Result<Address, SignatureError
     address().ok_or(SignatureError::Unrecoverable)
 }
 
-/// The key that `signature` verifies with: `(s R - z G) / r`, where `R` has the x coordinate `r` (SEC 1,
-/// section 4.1.6).
+/// Recovers the key that `signature` verifies with: `(s R - z G) / r`, where `R` has the x coordinate `r`
+/// (SEC 1, section 4.1.6).
 ///
-/// k256's own recovery verifies the signature with that key as well, which takes as long again. It cannot
-/// fail: `z/s G + r/s Q` is `R` for this very `Q`.
+/// k256's own recovery also verifies the signature with that key, which takes as long again and cannot fail:
+/// `z/s G + r/s Q` is `R` for this very `Q`.
 fn recover_key(digest: B256, signature: &Signature, is_y_odd: u8) -> Option<PublicKey> {
     let (r, s) = signature.split_scalars();
     let z = <Scalar as Reduce<Limbs>>::reduce_bytes(&digest.0.into());
@@ -104,7 +104,7 @@ mod tests {
     use k256::ecdsa::{RecoveryId, VerifyingKey};
     use proptest::prelude::*;
 
-    /// What k256 recovers.
+    /// Recovers the address by k256.
     fn expected(digest: B256, signature: &[u8]) -> Option<Address> {
         let (rs, v) = signature.split_at(64);
         let signature = Signature::from_slice(rs).ok()?;
@@ -113,14 +113,14 @@ mod tests {
         Some(Address::from_raw_public_key(&key.to_encoded_point(false).as_bytes()[1..]))
     }
 
-    /// Nothing, the least, the largest `s`, and more than any scalar.
+    /// Yields 0, 1, the largest `s`, and a number above any scalar.
     fn edges() -> impl Strategy<Value = [u8; 32]> {
         let words = [U256::ZERO, U256::from(1), MAX_S, U256::MAX];
         prop::sample::select(words.map(|word| word.to_be_bytes()).to_vec())
     }
 
     proptest! {
-        /// Half of all `r` are no x coordinate of a point: with them nothing is recovered.
+        /// Half of all `r` are not the x coordinate of a point, so that no key is recovered.
         #[test]
         fn a_key_is_recovered_as_k256_does(
             digest: [u8; 32],

@@ -1,4 +1,4 @@
-//! A forward request as the payload of `eth_signTypedData_v4`: what a wallet shows and signs.
+//! A forward request as the payload of `eth_signTypedData_v4`, which a wallet shows and signs.
 
 use alloy_primitives::Address;
 use alloy_sol_types::Eip712Domain;
@@ -12,7 +12,7 @@ use crate::{
 /// The second parameter of `eth_signTypedData_v4` for a forward request.
 pub type TypedData = typed_data::TypedData<Message>;
 
-/// A request as the message of its payload.
+/// A forward request as the message of the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
     #[serde(with = "json::Checksummed")]
@@ -27,7 +27,7 @@ pub struct Message {
 }
 
 impl TypedData {
-    /// The payload of `request` for `domain` (see [`domain`](super::domain)).
+    /// Makes the payload of `request` for `domain` (see [`domain`](super::domain)).
     #[must_use]
     pub fn of(request: &ForwardRequest, domain: &Eip712Domain) -> Self {
         let message = Message {

@@ -18,20 +18,19 @@ use crate::{
 /// The request header of an acceptance: the document's JSON as base64url without padding.
 pub const HEADER: &str = "Liability-Acceptance";
 
-/// The hash of the type [`LiabilityAcceptance`]: its computation at run time is code that web pages would
-/// load.
+/// The hash of the type [`LiabilityAcceptance`], a constant so that web pages need no code to compute it.
 const TYPE_HASH: B256 = b256!("035e57ba53922ad5b41be6dda57d3ccb5f8ea87b90f3d6df25c22dc31bd56d09");
 
-/// The same as a request's field, in lower case.
+/// The name of [`HEADER`] in lower case.
 pub const FIELD: &str = "liability-acceptance";
 
 /// The longest value of the header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 4_096;
 
-/// An acceptance, as signed: nothing of it is verified.
+/// An acceptance as signed. It is not verified yet.
 ///
-/// A record has no setters, so creator and time of registration pin everything else of it: a registration
-/// that a stranger makes under a foreseen id is another one.
+/// A record has no setters, so creator and time of registration pin all of it: a stranger's registration
+/// under a foreseen id is another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -52,21 +51,21 @@ pub struct Acceptance {
     /// The liable wallet.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    /// When the agent was registered, in unix seconds.
+    /// Time of the agent's registration, in unix seconds.
     pub registered_at: u64,
-    /// The Keccak-256 of terms that both sides have, or zero.
+    /// The Keccak-256 of terms that both parties have, or zero.
     #[serde(with = "json::Hash")]
     pub terms_hash: B256,
     /// The first second at which it holds, in unix seconds.
     pub not_before: u64,
     /// The last second at which it holds, in unix seconds; at most 366 days later.
     pub not_after: u64,
-    /// The signature: 65 bytes of a wallet without code, any of one with code.
+    /// The signature: 65 bytes for a wallet without code, any bytes for a wallet with code.
     #[serde(with = "json::Data")]
     pub signature: Bytes,
 }
 
-/// An acceptance as the message that wallets show.
+/// An acceptance as the EIP-712 message that wallets show.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
@@ -122,7 +121,7 @@ impl Spelled for DecimalId {
 }
 
 impl Acceptance {
-    /// Reads the header's value.
+    /// Parses the header's value.
     ///
     /// # Errors
     ///
@@ -135,11 +134,11 @@ impl Acceptance {
         Self::from_json(&json.ok_or(Problem::Header)?)
     }
 
-    /// Reads the document. Unknown and repeated members are refused.
+    /// Parses the document. Unknown and repeated members are refused.
     ///
     /// # Errors
     ///
-    /// [`Problem::Header`] if it is no JSON object, or the member that breaks a rule.
+    /// [`Problem::Header`] if it is not a JSON object, or the member that breaks a rule.
     pub fn from_json(document: &str) -> Result<Self, Problem> {
         let errors = FirstError::default();
         let acceptance = Self::read(Members::of_written(document, &errors));
@@ -165,20 +164,20 @@ impl Acceptance {
         acceptance
     }
 
-    /// The document's JSON.
+    /// Serializes the document to JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::text(self, 1_024)
     }
 
-    /// The header's value.
+    /// Returns the header's value.
     #[must_use]
     pub fn to_header(&self) -> String {
         Base64UrlUnpadded::encode_string(self.to_json().as_bytes())
     }
 
-    /// The payload of `eth_signTypedData_v4` that has the liable wallet sign this, of an agent with this
-    /// scope.
+    /// Returns the payload of `eth_signTypedData_v4` for the liable wallet's signature, for an agent with
+    /// this scope.
     #[must_use]
     pub fn typed_data(&self, operational_scope: &str) -> String {
         let message = Message {
@@ -196,13 +195,13 @@ impl Acceptance {
         json::text(&TypedData::new::<LiabilityAcceptance>(&domain, message), 2_048)
     }
 
-    /// The EIP-712 digest, which identifies the acceptance.
+    /// Returns the EIP-712 digest, which identifies the acceptance.
     #[must_use]
     pub fn digest(&self, operational_scope: &str) -> B256 {
         self.digest_of(keccak256(operational_scope))
     }
 
-    /// The same of an agent whose scope has this Keccak-256: EIP-712 takes no more of a text.
+    /// Returns the EIP-712 digest by the scope's Keccak-256, which stands for the text in EIP-712.
     #[must_use]
     pub fn digest_of(&self, scope_hash: B256) -> B256 {
         let words = [
@@ -220,7 +219,7 @@ impl Acceptance {
         signed::digest_of(signed::hash_words(&words), self.chain_id, self.registry)
     }
 
-    /// Checks what needs no record: chain, registry and time.
+    /// Checks chain, registry and time, which needs no record.
     ///
     /// # Errors
     ///
@@ -230,7 +229,7 @@ impl Acceptance {
         self.check_time(moment)
     }
 
-    /// Checks that it holds at a moment.
+    /// Checks that the acceptance holds at a moment.
     ///
     /// # Errors
     ///
@@ -256,7 +255,7 @@ impl Acceptance {
         other.map_or(Ok(()), |(name, _)| Err(Problem::Member((*name).into())))
     }
 
-    /// Checks the signature of a liable wallet without code. One with code is asked (ERC-1271), and its
+    /// Checks the signature of a liable wallet without code. A wallet with code is called (ERC-1271), and its
     /// signature is never recovered.
     ///
     /// # Errors
@@ -266,7 +265,7 @@ impl Acceptance {
         self.check_signature_of(keccak256(operational_scope))
     }
 
-    /// The same of an agent whose scope has this Keccak-256.
+    /// Checks the signature of a liable wallet without code, by the scope's Keccak-256.
     ///
     /// # Errors
     ///
@@ -292,7 +291,7 @@ mod tests {
         fixture::acceptance((CHAIN, REGISTRY), NOW, change)
     }
 
-    /// What a verifier that has the record finds.
+    /// Checks an acceptance as a verifier with the record does.
     fn check(acceptance: &Acceptance, moment: Moment) -> Result<(), Problem> {
         let agent = agent();
         acceptance.check_place_and_time((CHAIN, REGISTRY), moment)?;

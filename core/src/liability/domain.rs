@@ -1,4 +1,4 @@
-//! A domain behind a liable wallet: the file that a domain serves, and the wallets that name the domain.
+//! The domain behind a liable wallet: the file that it serves, and the wallets that sign for it.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -15,13 +15,13 @@ use crate::eth::{
     typed_data::TypedData,
 };
 
-/// The path of the file.
+/// Path of the file.
 pub const WELL_KNOWN: &str = "/.well-known/kya-liable.json";
 
-/// The largest file, in bytes: some 280 acceptances.
+/// The largest file, in bytes: about 280 acceptances.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
 
-/// A domain name in lower case, with A-labels: no address, no port, no final dot.
+/// A domain name in lower case, with A-labels (RFC 5890): not an address, without port and final dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
@@ -30,7 +30,7 @@ impl DomainName {
     pub const RULE: &str =
         "must be a domain name in lower case, international labels as xn--…, without a port";
 
-    /// Reads a name of at least two labels (RFC 1123, section 2.1).
+    /// Parses a name of at least two labels (RFC 1123, section 2.1).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_label = |label: &str| {
@@ -49,7 +49,7 @@ impl DomainName {
         is_name.then(|| Self(text.to_owned()))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -62,7 +62,7 @@ impl fmt::Display for DomainName {
     }
 }
 
-/// A wallet that a domain names, and the wallet's word for it.
+/// A wallet that a domain names, with the wallet's signature for the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiableWallet {
     /// The chain's id.
@@ -73,13 +73,13 @@ pub struct LiableWallet {
     pub wallet: Address,
     /// The first second at which the signature holds, in unix seconds.
     pub not_before: u64,
-    /// The last second at which it holds.
+    /// The last second at which the signature holds, in unix seconds.
     pub not_after: u64,
     /// The wallet's signature of a [`LiableDomain`].
     pub signature: Bytes,
-    /// The name of the company: the domain's claim.
+    /// The company's name, as the domain claims it.
     pub legal_name: Option<String>,
-    /// Its Legal Entity Identifier (ISO 17442): the domain's claim.
+    /// The company's Legal Entity Identifier (ISO 17442), as the domain claims it.
     pub lei: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl LiableWallet {
         wallet
     }
 
-    /// The payload of `eth_signTypedData_v4` that has the wallet sign for a domain.
+    /// Returns the payload of `eth_signTypedData_v4` for the wallet's signature for a domain.
     #[must_use]
     pub fn typed_data(&self, domain: &DomainName) -> String {
         let (domain, not_before, not_after) = (domain.as_str(), self.not_before, self.not_after);
@@ -109,7 +109,7 @@ impl LiableWallet {
         json::text(&TypedData::new::<LiableDomain>(&separator, message), 1_024)
     }
 
-    /// The EIP-712 digest that the wallet signs for a domain.
+    /// Returns the EIP-712 digest that the wallet signs for a domain.
     #[must_use]
     pub fn digest(&self, domain: &DomainName) -> B256 {
         let message = LiableDomain {
@@ -121,16 +121,16 @@ impl LiableWallet {
         signed::digest(&message, self.chain_id, self.registry)
     }
 
-    /// Checks the time.
+    /// Checks that the signature holds at a moment.
     ///
     /// # Errors
     ///
-    /// [`Problem::Time`], or `notAfter` where it is too late.
+    /// [`Problem::Time`], or [`Problem::Member`] if `notAfter` is before `notBefore` or too long after it.
     pub fn check_time(&self, moment: Moment) -> Result<(), Problem> {
         moment.check(self.not_before, self.not_after)
     }
 
-    /// Checks the signature of a wallet without code. One with code is asked (ERC-1271).
+    /// Checks the signature of a wallet without code. A wallet with code is called (ERC-1271).
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl LiableWallet {
     }
 }
 
-/// A wallet's word for a domain as the message that wallets show.
+/// A statement for a domain as the EIP-712 message that wallets show.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
@@ -154,23 +154,23 @@ struct Message<'a> {
 /// The file of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainFile {
-    /// The wallets that it names.
+    /// The wallets that the domain names.
     pub liable: Vec<LiableWallet>,
     /// Acceptances by these wallets.
     pub acceptances: Vec<Acceptance>,
-    /// Digests of acceptances that no longer hold, wherever they are found.
+    /// Digests of acceptances that no longer hold, from any source.
     pub withdrawn: BTreeSet<B256>,
-    /// Agents that name one of these wallets and are not the domain's, whatever else is known of them.
+    /// Agents that name one of these wallets but are not the domain's, whatever an acceptance says.
     pub not_ours: BTreeSet<U256>,
 }
 
 impl DomainFile {
-    /// Reads the file. `acceptances`, `withdrawn` and `notOurs` may be absent.
+    /// Parses the file. `acceptances`, `withdrawn` and `notOurs` may be absent.
     ///
     /// # Errors
     ///
-    /// The first member that breaks a rule. A file with an error is no file: its withdrawals may be what
-    /// cannot be read.
+    /// The first member that breaks a rule. A file with an error is refused as a whole: the unreadable part
+    /// may be its withdrawals.
     pub fn read(text: &str) -> Result<Self, MemberError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(MemberError { path: "it".to_owned(), rule: "must have at most 256 KiB" });
@@ -193,13 +193,13 @@ impl DomainFile {
         Ok(file)
     }
 
-    /// The wallets of a registry that the file names.
+    /// Returns the wallets of a registry that the file names.
     pub fn wallets(&self, chain_id: u64, registry: Address) -> impl Iterator<Item = &LiableWallet> {
         self.liable.iter().filter(move |liable| liable.chain_id == chain_id && liable.registry == registry)
     }
 }
 
-/// A list that may be absent.
+/// Reads a list that may be absent.
 fn optional<'a, T>(
     members: &mut Members<'a>,
     name: &'static str,

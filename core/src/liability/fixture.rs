@@ -1,4 +1,4 @@
-//! Acceptances that are signed, for this crate's own tests.
+//! Signed acceptances for this crate's own tests.
 
 use alloy_primitives::{Address, B256, Bytes};
 use k256::ecdsa::SigningKey;
@@ -10,13 +10,13 @@ fn key() -> SigningKey {
     SigningKey::from_slice(&[7; 32]).unwrap()
 }
 
-/// Agent 11, with a liable wallet that signs.
+/// Makes agent 11, with a liable wallet that signs.
 pub(crate) fn agent() -> Agent {
     Agent { haftungsperson: Address::from_private_key(&key()), ..fixture::agent(11) }
 }
 
-/// An acceptance of that agent at the registry `at`, 100 seconds before and after `now`, with a change that
-/// is signed.
+/// Makes an acceptance of that agent at the registry `at`, from 100 seconds before `now` to 100 after, with a
+/// change that is signed.
 pub(crate) fn acceptance(at: (u64, Address), now: u64, change: impl FnOnce(&mut Acceptance)) -> Acceptance {
     let agent = agent();
     let mut acceptance = Acceptance {
@@ -36,7 +36,7 @@ pub(crate) fn acceptance(at: (u64, Address), now: u64, change: impl FnOnce(&mut 
     signed(acceptance, &agent.operational_scope, &key())
 }
 
-/// The acceptance with this key's signature.
+/// Signs the acceptance with this key.
 pub(crate) fn signed(acceptance: Acceptance, operational_scope: &str, key: &SigningKey) -> Acceptance {
     let digest = acceptance.digest(operational_scope);
     let (signature, id) = key.sign_prehash_recoverable(digest.as_slice()).unwrap();

@@ -1,9 +1,9 @@
-//! Who is liable for an agent, and how that is known.
+//! Liability for agents, and its proofs.
 //!
-//! `registerAgent` takes the liable wallet from the caller and asks it for nothing, so a record alone names
-//! a wallet and proves no consent. A [`Basis`] says what the wallet itself did. The wallet may sign an
-//! [`Acceptance`] of one registration, and a [`LiableDomain`] that binds it to a domain. The domain's
-//! [`DomainFile`] names the wallet in turn.
+//! `registerAgent` takes the liable wallet from the caller without the wallet's consent, so a record alone
+//! only names a wallet. A [`Basis`] says what the wallet itself did. The wallet may sign an [`Acceptance`] of
+//! one registration, and a [`LiableDomain`] that binds it to a domain. The domain's [`DomainFile`] names the
+//! wallet in turn.
 
 mod acceptance;
 mod domain;
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    /// Digests and signatures of another implementation.
+    /// The vectors are of another implementation.
     #[test]
     fn digests_and_signatures_are_those_of_eth_account() {
         let vectors = vectors();

@@ -1,4 +1,4 @@
-//! What a liable wallet signs (EIP-712), and what can be wrong with it.
+//! The EIP-712 types that liable wallets sign, and checks of signed documents.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ const DOMAIN_TYPE_HASH: B256 = b256!("8b73c3c69bb8fe3d512ecc4cf759cc79239f7b179b
 /// The longest time between `notBefore` and `notAfter`, in seconds: 366 days.
 pub(super) const MAX_SECONDS: u64 = 366 * 86_400;
 
-/// Seconds by which clocks may differ where a signature begins.
+/// Tolerated clock skew before `notBefore`, in seconds.
 const SKEW: u64 = 60;
 
 sol! {
@@ -36,7 +36,7 @@ sol! {
         uint64 notAfter;
     }
 
-    /// A liable wallet's word that a domain is its own.
+    /// A liable wallet's statement that a domain is its own.
     #[derive(Debug, PartialEq, Eq)]
     struct LiableDomain {
         address haftungsperson;
@@ -46,16 +46,16 @@ sol! {
     }
 }
 
-/// The EIP-712 domain of both, for the registry at `registry` on chain `chain_id`.
+/// Returns the EIP-712 domain of both types, for the registry at `registry` on chain `chain_id`.
 #[must_use]
 pub fn domain(chain_id: u64, registry: Address) -> Eip712Domain {
     eip712_domain! { name: DOMAIN_NAME, version: DOMAIN_VERSION, chain_id: chain_id, verifying_contract: registry, }
 }
 
-/// Why a signed document does not hold.
+/// The reason that a signed document does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The header is not base64url of a document, too long, or there several times.
+    /// The header is not base64url of a document, is too long, or is given more than once.
     #[error("header")]
     Header,
     /// A member breaks a rule, or differs from the record.
@@ -64,7 +64,7 @@ pub enum Problem {
     /// The signature is not the liable wallet's.
     #[error("signature")]
     Signature,
-    /// It does not hold yet, or no longer.
+    /// The document does not hold yet, or no longer.
     #[error("time")]
     Time,
 }
@@ -85,7 +85,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Checks that a signed document holds at both times. It lasts at most 366 days.
+    /// Checks that a signed document holds at both times, and for at most 366 days.
     pub(super) fn check(self, not_before: u64, not_after: u64) -> Result<(), Problem> {
         if not_after < not_before || not_after - not_before > MAX_SECONDS {
             return Err(Problem::Member("notAfter".into()));
@@ -113,12 +113,12 @@ pub(super) fn check_signer(digest: B256, signature: &[u8], wallet: Address) -> R
     recover(digest, signature).ok().filter(|signer| *signer == wallet).map(drop).ok_or(Problem::Signature)
 }
 
-/// The digest that a wallet signs.
+/// Returns the digest that a wallet signs.
 pub(super) fn digest(message: &impl SolStruct, chain_id: u64, registry: Address) -> B256 {
     digest_of(message.eip712_hash_struct(), chain_id, registry)
 }
 
-/// The digest that a wallet signs, of the message's hash.
+/// Returns the digest that a wallet signs, by the message's hash.
 pub(super) fn digest_of(message: B256, chain_id: u64, registry: Address) -> B256 {
     let words = [
         DOMAIN_TYPE_HASH,
@@ -131,7 +131,7 @@ pub(super) fn digest_of(message: B256, chain_id: u64, registry: Address) -> B256
     keccak256([b"\x19\x01", separator.as_slice(), message.as_slice()].concat())
 }
 
-/// The Keccak-256 of words one after another.
+/// Returns the Keccak-256 of the words in sequence.
 pub(super) fn hash_words(words: &[B256]) -> B256 {
     let mut hasher = Keccak256::new();
     words.iter().for_each(|word| hasher.update(word));

@@ -9,9 +9,9 @@
 //! - A verdict alone never starts a scan: the cheapest request would cost as much as the most expensive.
 //!   `history=1` starts one.
 //! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents
-//!   never change. It holds while the registry has no more agents (the [`Row`]s are counted) and no agent that
-//!   the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with `history=1` up to
-//!   a thousand newer agents are read.
+//!   never change. It holds while the registry has no more agents (the [`Row`]s are counted) and no agent
+//!   that the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with `history=1`
+//!   up to a thousand newer agents are read.
 //! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
 //! - An index takes precedence over a scan. It lacks only newer agents and the later ends of live ones; both
 //!   are read along with the verdict. A verdict never waits for it: if the index is late, being filled, or
