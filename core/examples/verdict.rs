@@ -1,7 +1,7 @@
-//! Decides whether a wallet belongs to an agent that may be served, as a host of this crate does: it moves
-//! the run's bytes, and knows the time.
+//! A minimal host of this crate, which decides whether a wallet's agent may be served: it moves the run's
+//! bytes and supplies the time.
 //!
-//! The node's reply is a recorded one. A real host posts each batch to its RPC endpoint.
+//! The node's reply is recorded. A real host posts each batch to its RPC endpoint.
 //!
 //! ```text
 //! cargo run -p registry-core --example verdict

@@ -2,27 +2,26 @@
 //!
 //! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
 //! [`api::route`], puts the resulting [`api::question::Question`] into a [`chain::Run`], moves the run's
-//! bytes to an RPC endpoint and back, and sends the [`api::document::Document`] that comes out. Errors carry
-//! their status and body ([`api::error`]); rate limits are arithmetic over counts that the host keeps
+//! bytes to an RPC endpoint and back, and sends the resulting [`api::document::Document`]. Errors carry their
+//! status and body ([`api::error`]); rate limits are arithmetic over counts that the host keeps
 //! ([`host::rate_limit`]).
 //!
-//! The modules are layers: each imports only from those above it in this list. `tests/layers.rs` holds them
-//! to it.
+//! The modules are layers: each imports only from those above it in this list, as `tests/layers.rs` checks.
 //!
-//! | layer | what it holds |
+//! | layer | content |
 //! |---|---|
 //! | [`eth`] | Ethereum: ABI, addresses, blocks, JSON-RPC, reverts, Multicall3, redaction, timestamps |
 //! | [`forward`] | forward requests (ERC-2771): parsing, the EIP-712 digest, the relayer's rules |
 //! | [`registry`] | agents, compliance, lineage, KYA, revenue, lists, cursors: pure functions over records |
-//! | [`liability`] | who stands behind an agent: bases, signed acceptances, domains |
+//! | [`liability`] | liability for agents: bases, signed acceptances, domains |
 //! | [`chain`] | the RPC engine, the lens, and the registry read through them |
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |
-//! | [`snapshot`] | the registry in shards: what verdicts need, by wallet |
-//! | [`token`] | verdicts as signed tokens (JWS): claims, what is signed, keys |
-//! | [`gate`] | signed HTTP requests (ERC-8128), and which agents a service serves; a cargo feature |
+//! | [`snapshot`] | the registry in shards: the facts for verdicts, by wallet |
+//! | [`token`] | verdicts as signed tokens (JWS): claims, signing input, keys |
+//! | [`gate`] | signed HTTP requests (ERC-8128), and policies for their agents; a cargo feature |
 //! | [`api`] | the read API: routes, errors, documents, questions, scans, health |
-//! | [`host`] | what hosts keep between requests: rate-limit windows, shared reads |
+//! | [`host`] | state of hosts between requests: rate-limit windows, shared reads, leases |
 
 pub mod api;
 pub mod chain;

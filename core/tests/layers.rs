@@ -1,5 +1,5 @@
-//! The layers of this crate, checked by its `use` declarations and paths: a module imports from its own layer
-//! and from lower ones only. No modules of this crate, or of the read API's Worker, import one another in a
+//! The layers of this crate, checked by its `use` declarations and paths: a module imports only from its own
+//! layer and lower ones. No modules of this crate, or of the read API's Worker, import one another in a
 //! circle. In the relayer, layers are the rows of folders in the table of its `lib.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
@@ -24,7 +24,7 @@ const LAYERS: [&str; 12] = [
     "host",
 ];
 
-/// A module's path, such as `chain::lens::slice`; the parent's where the file is called `mod.rs`.
+/// A module's path, such as `chain::lens::slice`; for a `mod.rs` its folder's.
 type Module = String;
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -32,7 +32,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The source of each module of a crate, up to its tests and without comments.
+/// Reads the source of each module of a crate, up to its tests and without comments.
 fn modules(of: &str) -> BTreeMap<Module, String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src");
     let module = |file: &PathBuf| {
@@ -45,7 +45,7 @@ fn modules(of: &str) -> BTreeMap<Module, String> {
     files(&src).iter().filter_map(module).collect()
 }
 
-/// Every path in a tree of a `use` declaration: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Returns every path in the tree of a `use` declaration: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn leaves(tree: &str) -> Vec<String> {
     let Some((prefix, rest)) = tree.split_once('{') else {
         return vec![tree.split(" as ").next().unwrap().trim().to_owned()];
@@ -60,7 +60,7 @@ fn leaves(tree: &str) -> Vec<String> {
     leaves.map(|leaf| format!("{}{leaf}", prefix.trim()).trim_end_matches("::self").to_owned()).collect()
 }
 
-/// A path from the crate's root, `super::` and `self::` resolved.
+/// Resolves `super::` and `self::` to a path from the crate's root.
 fn resolve(module: &str, path: &str) -> String {
     let (mut base, mut path) = match path.strip_prefix("crate::") {
         Some(inner) => ("", inner),
@@ -72,7 +72,7 @@ fn resolve(module: &str, path: &str) -> String {
     if base.is_empty() { path.to_owned() } else { format!("{base}::{path}") }
 }
 
-/// The paths that a module names from the crate's root, re-exports left out.
+/// Returns the paths that a module names, from the crate's root and without re-exports.
 fn imports(module: &str, text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut rest = text.to_owned();
@@ -89,8 +89,8 @@ fn imports(module: &str, text: &str) -> BTreeSet<String> {
     found.iter().map(|path| resolve(module, path)).collect()
 }
 
-/// The module that defines what a path names: the origin of a re-export, or else the longest module that the
-/// path begins with.
+/// Returns the module that defines a path's item: the origin of a re-export, or else the longest module that
+/// the path begins with.
 fn owner(
     mut path: String,
     modules: &BTreeMap<Module, String>,
@@ -106,7 +106,7 @@ fn owner(
     Some(prefix.to_owned())
 }
 
-/// What `pub use` declarations give another path: from the path they make to the one they name.
+/// Returns the re-exports of `pub use` declarations: from the new path to the original one.
 fn exports(modules: &BTreeMap<Module, String>) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for (module, text) in modules {
@@ -123,7 +123,7 @@ fn exports(modules: &BTreeMap<Module, String>) -> BTreeMap<String, String> {
     exports
 }
 
-/// Which modules each module of a crate imports from.
+/// Returns the modules that each module of a crate imports from.
 fn graph(of: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     let modules = modules(of);
     let exports = exports(&modules);

@@ -1,15 +1,15 @@
-//! Leases on what an instance has little of: open streams, bytes of replies in flight. Each holder may have
-//! so much, and all holders together so much.
+//! Leases on an instance's scarce resources: open streams, bytes of replies in flight. There is a limit for
+//! each holder, and one for all holders together.
 //!
-//! A lease is given back when its holder ends. A host may be stopped before that, so that a lease also
-//! expires: a holder that lives extends it.
+//! A lease is given back when its holder ends. A host may be stopped before that, so leases also expire; a
+//! live holder extends its own.
 
-/// How much may be leased at once.
+/// Limits on the amounts leased at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLimits {
-    /// By one holder.
+    /// The most for one holder.
     pub per_holder: usize,
-    /// By all holders of an instance.
+    /// The most for all holders of an instance together.
     pub per_instance: usize,
 }
 
@@ -25,7 +25,7 @@ struct Lease<K> {
     number: u64,
     holder: K,
     amount: usize,
-    /// When it expires, unix milliseconds.
+    /// Time of expiry, unix milliseconds.
     until: u64,
 }
 
@@ -36,9 +36,9 @@ impl<K> Default for Leases<K> {
 }
 
 impl<K: PartialEq> Leases<K> {
-    /// Leases an amount, and returns the lease's number; `None` where the holder, or the instance, would have
-    /// more than it may have. A lease of all that there is waits for the others to end. `now` and `until`,
-    /// when the lease expires, are unix milliseconds.
+    /// Leases an amount, and returns the lease's number; `None` if it would exceed the holder's or the
+    /// instance's limit. An amount above a limit counts as all of it, and so fits only when the others have
+    /// ended. `now` and `until`, the time of expiry, are unix milliseconds.
     pub fn open(
         &mut self,
         limits: LeaseLimits,

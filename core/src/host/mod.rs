@@ -1,4 +1,4 @@
-//! What hosts keep from one request to the next, as plain data: a host brings the time and the storage.
+//! State that hosts keep between requests, as plain data: a host brings the time and the storage.
 
 pub mod leases;
 pub mod newest_block;

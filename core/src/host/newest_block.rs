@@ -1,10 +1,10 @@
-//! The newest block that an instance has seen: what lies far beyond it cannot exist, and is not asked for.
+//! The newest block that an instance has seen. Blocks far beyond it cannot exist, and are not requested.
 
 use crate::eth::timestamp::Timestamp;
 
-/// Blocks above the newest one seen that are asked for in any case.
+/// Number of blocks above the newest one seen that are requested in any case.
 const MARGIN: u64 = 10_000;
-/// More blocks than any chain makes in a second.
+/// A bound on the blocks that a chain makes in a second.
 const BLOCKS_PER_SECOND: u64 = 100;
 
 /// The newest block seen so far.
@@ -14,14 +14,14 @@ pub struct NewestBlock {
 }
 
 impl NewestBlock {
-    /// Takes the number of a block that was the newest one, or an older one, at `now`.
+    /// Records the number of a block that existed at `now`.
     pub fn see(&mut self, number: u64, now: Timestamp) {
         if self.seen.is_none_or(|(seen, _)| seen <= number) {
             self.seen = Some((number, now));
         }
     }
 
-    /// Whether a block of this number may exist at `now`. True where no block was seen yet.
+    /// Returns whether a block of this number may exist at `now`. True if no block was seen yet.
     pub fn may_have(&self, number: u64, now: Timestamp) -> bool {
         self.seen.is_none_or(|(seen, at)| {
             let seconds = now.seconds_rounded_up().saturating_sub(at.seconds());

@@ -1,4 +1,4 @@
-//! What a verdict token claims.
+//! The claims of a verdict token.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,27 +24,27 @@ pub struct VerdictClaims {
     /// The wallet's account (CAIP-10), `eip155:<chain>:<address>`. The address is in lower case, so that the
     /// text is the `keyid` of the wallet's signed requests (ERC-8128).
     pub sub: String,
-    /// The origin of the site that the verdict is for; absent where none was named.
+    /// The origin of the site that the verdict is for; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aud: Option<String>,
-    /// The admission that it was signed for, where it was signed for one: 32 bytes, `0x` and hex digits.
+    /// The admission that the token was signed for, if any: 32 bytes, `0x` and hex digits.
     #[serde(default, with = "json::OptionalHash", skip_serializing_if = "Option::is_none")]
     pub jti: Option<B256>,
-    /// When it was signed.
+    /// Time of the signature.
     pub iat: u64,
-    /// When it ends: with the issuer's cache or with the attestation, whichever is earlier.
+    /// Time of the token's end: that of the issuer's cache or of the attestation, whichever is earlier.
     pub exp: u64,
     /// The decision.
     pub decision: Decision,
     /// Its reasons, the most important first.
     pub reasons: Vec<Reason>,
-    /// The wallet of the liable person, checksummed; absent where no agent is registered.
+    /// The wallet of the liable person, checksummed; absent if no agent is registered.
     #[serde(default, with = "json::OptionalChecksummed", skip_serializing_if = "Option::is_none")]
     pub liable: Option<Address>,
-    /// What ties the liable wallet to the agent; absent where no agent is registered, or it is not stated.
+    /// The liable wallet and the basis of its liability; absent without a registered agent, or if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liability: Option<Liability>,
-    /// The registry (CAIP-10), `eip155:<chain>:<address>` in lower case; absent where it is not stated.
+    /// The registry (CAIP-10), `eip155:<chain>:<address>` in lower case; absent if it is not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<String>,
     /// The block that the registry was read at.
@@ -52,7 +52,7 @@ pub struct VerdictClaims {
     pub as_of: StatedAt,
 }
 
-/// The block of a verdict: its number alone where that is all that was announced of it.
+/// The block of a verdict: only its number, if no more of it was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatedAt {
@@ -67,7 +67,7 @@ pub struct StatedAt {
 }
 
 impl StatedAt {
-    /// A block of which the number is known and nothing else.
+    /// Returns a block of which only the number is known.
     pub const fn number(block_number: u64) -> Self {
         Self { block_number, block_timestamp: None, parent_hash: None }
     }
@@ -89,7 +89,7 @@ pub struct Stated {
     pub decision: Decision,
     /// Its reasons, the most important first.
     pub reasons: Vec<Reason>,
-    /// The wallet of the liable person, where an agent is registered.
+    /// The wallet of the liable person, if an agent is registered.
     pub liable: Option<Address>,
     /// The last second at which the attestation is current.
     pub compliant_until: Option<Timestamp>,
@@ -110,29 +110,29 @@ impl From<KyaAnswer> for Stated {
     }
 }
 
-/// On which terms a verdict is stated.
+/// The terms on which a verdict is stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms<'a> {
     /// The issuer.
     pub issuer: &'a str,
     /// The chain's id (EIP-155).
     pub chain: u64,
-    /// The origin of the site that it is for.
+    /// The origin of the site that the token is for.
     pub audience: Option<&'a str>,
-    /// The admission that it is signed for.
+    /// The admission that the token is signed for.
     pub admission: Option<B256>,
     /// The host's clock.
     pub now: Timestamp,
-    /// When the host's cache would read the verdict again.
+    /// Time at which the host's cache would read the verdict again.
     pub cached_until: Timestamp,
 }
 
 impl VerdictClaims {
-    /// The claims of a token.
+    /// Makes the claims of a token.
     ///
-    /// It ends with the cache or with `compliantUntil`, whichever is earlier, and at the earliest a second
-    /// after it was signed: a token that ends at once would be of no use, and the verdict does hold in the
-    /// second that it was given in.
+    /// The token ends with the cache or with `compliantUntil`, whichever is earlier, but not before a second
+    /// after its signature: a token that ends at once would be useless, and the verdict holds in its own
+    /// second.
     pub fn of(stated: Stated, terms: &Terms<'_>) -> Self {
         let Stated { wallet, decision, reasons, liable, compliant_until, as_of } = stated;
         let iat = terms.now.seconds();
@@ -153,8 +153,8 @@ impl VerdictClaims {
         }
     }
 
-    /// The claims with what ties the liable wallet to the agent, by which registry. `not_after` is the last
-    /// second of an acceptance that the basis rests on: the token never ends later.
+    /// Adds the liability and the registry that states it. `not_after` is the last second of an acceptance
+    /// that the basis rests on: the token never ends later.
     #[must_use]
     pub fn with_liability(
         self,
@@ -168,7 +168,7 @@ impl VerdictClaims {
 }
 
 /// The origin of a site, as browsers write it (URL standard): `https://shop.example`,
-/// `http://127.0.0.1:8080`. Sites compare it with their own, so that another spelling would never match.
+/// `http://127.0.0.1:8080`. Sites compare it with their own, so another spelling would never match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Audience(String);
 
@@ -177,7 +177,7 @@ impl Audience {
     pub const RULE: &'static str = "must be an origin as browsers write it, in lower case, without a path and the default port: \
          https://shop.example";
 
-    /// Reads an origin; `None` for anything else.
+    /// Parses an origin; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (site, default_port) = match text.strip_prefix("https://") {
             Some(site) => (site, 443),
@@ -193,16 +193,16 @@ impl Audience {
         is_origin.then(|| Self(text.to_owned()))
     }
 
-    /// The origin.
+    /// Returns the origin.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether this is a host in its canonical spelling: a name in lower case, or an address.
+/// Returns whether this is a host in its canonical spelling: a name in lower case, or an address.
 fn is_host(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[').and_then(|address| address.strip_suffix(']')) {
-        // An address of IPv4 within one is spelt differently by browsers.
+        // Browsers spell an embedded IPv4 address in another way.
         return !address.contains('.')
             && address.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == address);
     }
@@ -210,7 +210,7 @@ fn is_host(host: &str) -> bool {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
     };
-    // What ends in a number is read as an address.
+    // Browsers read a name that ends in a number as an address.
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));

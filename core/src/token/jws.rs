@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::claims::VerdictClaims;
 use crate::eth::json;
 
-/// The `typ` of a verdict token: it is no token of another kind (RFC 8725, section 3.11).
+/// The `typ` of a verdict token, which keeps it from being taken for another kind (RFC 8725, section 3.11).
 pub const TYPE: &str = "kya-verdict+jwt";
 /// The only algorithm: ECDSA with P-256 and SHA-256.
 const ALGORITHM: &str = "ES256";
-/// The longest token that is read, in bytes. They have less than 1 KiB.
+/// The longest token that is read, in bytes. Tokens from here have less than 1 KiB.
 const LONGEST: usize = 16 * 1024;
-/// The bytes of an ES256 signature: `r` and `s`.
+/// Length of an ES256 signature: `r` and `s`.
 const SIGNATURE_BYTES: usize = 64;
 
 /// The protected header.
@@ -26,32 +26,32 @@ struct Header<'a> {
     typ: Cow<'a, str>,
 }
 
-/// What a key signs: header and claims, each as base64url, joined by a dot.
+/// Returns the text that a key signs: header and claims, each as base64url, joined by a dot.
 pub fn signing_input(kid: &str, claims: &VerdictClaims) -> String {
     let part = |text: String| Base64UrlUnpadded::encode_string(text.as_bytes());
     let header = json::text(&Header { alg: ALGORITHM.into(), kid: kid.into(), typ: TYPE.into() }, 128);
     [part(header), part(json::text(claims, 512))].join(".")
 }
 
-/// The token: what was signed, and the signature, 64 bytes of `r` and `s`.
+/// Joins the signing input and the signature, 64 bytes of `r` and `s`, to a token.
 pub fn compact(signing_input: &str, signature: &[u8]) -> String {
     [signing_input, &Base64UrlUnpadded::encode_string(signature)].join(".")
 }
 
-/// A token that was read. Its signature is not verified yet.
+/// A parsed token. Its signature is not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jws<'a> {
     /// The id of the key that signed.
     pub kid: String,
     /// The claims.
     pub claims: VerdictClaims,
-    /// What was signed.
+    /// The text that was signed.
     pub signing_input: &'a str,
     /// The signature.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
-/// Why a text is no verdict token.
+/// The reason that a text is not a verdict token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwsError {
     /// Not three parts of base64url.
@@ -66,11 +66,11 @@ pub enum JwsError {
 }
 
 impl<'a> Jws<'a> {
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
     ///
-    /// [`JwsError`]; a header with more than the three members counts as another kind's.
+    /// [`JwsError`]; a header with more than the three members gives [`JwsError::Header`].
     pub fn parse(token: &'a str) -> Result<Self, JwsError> {
         let (signing_input, signature) =
             token.rsplit_once('.').filter(|_| token.len() <= LONGEST).ok_or(JwsError::Form)?;

@@ -1,7 +1,7 @@
 //! The keys of an issuer, as a JSON Web Key Set (RFC 7517): the first one signs, all are published.
 //!
-//! So keys rotate without a refusal: a new key is published beside the present one, then takes its place at
-//! the head, and the former one stays until the tokens that it signed have ended.
+//! This allows rotation without a refused token: a new key is published beside the present one, then takes
+//! its place at the head, and the former one stays until the tokens that it signed have ended.
 
 use core::fmt;
 
@@ -26,7 +26,7 @@ pub struct Key {
     pub kid: String,
     /// The public point's coordinates, big-endian.
     pub x: [u8; 32],
-    /// See `x`.
+    /// The point's other coordinate.
     pub y: [u8; 32],
     secret: Option<[u8; 32]>,
 }
@@ -38,7 +38,7 @@ pub struct PrivateKey<'a> {
     secret: &'a [u8; 32],
 }
 
-/// Why a text is no set of keys. It quotes none of the text.
+/// The reason that a text is not a set of keys. It quotes nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not JSON of a set's form.
@@ -77,8 +77,8 @@ struct Jwks<'a> {
 }
 
 impl KeySet {
-    /// Reads a set. Members of keys beyond those of RFC 7518, section 6.2, are ignored, but for an `alg` or a
-    /// `use` that is not ES256's.
+    /// Parses a set. Members of keys beyond those of RFC 7518, section 6.2, are ignored, except an `alg` or
+    /// `use` that does not fit ES256.
     ///
     /// # Errors
     ///
@@ -100,23 +100,23 @@ impl KeySet {
         Ok(set)
     }
 
-    /// The key that signs: the first one.
+    /// Returns the key that signs: the first one.
     ///
     /// # Errors
     ///
-    /// [`KeyError::Key`] where it has no private part.
+    /// [`KeyError::Key`] if it has no private part.
     pub fn signer(&self) -> Result<PrivateKey<'_>, KeyError> {
         let first = self.0.first().ok_or(KeyError::Count)?;
         let secret = first.secret.as_ref().ok_or(KeyError::Key(1, "signs, so that it needs its d"))?;
         Ok(PrivateKey { key: first, secret })
     }
 
-    /// The key of this id.
+    /// Returns the key with this id.
     pub fn find(&self, kid: &str) -> Option<&Key> {
         self.0.iter().find(|key| key.kid == kid)
     }
 
-    /// The set that is published: JSON, without private parts.
+    /// Returns the set to publish: JSON, without private parts.
     pub fn published(&self) -> String {
         let keys = self.0.iter().map(|key| key.jwk(None)).collect();
         json::text(&Jwks { keys }, 512)
@@ -146,7 +146,7 @@ impl Key {
         Ok(Self { kid: kid.to_owned(), x, y, secret })
     }
 
-    /// The key as JSON has it, with this private part.
+    /// Returns the key as a JWK, with this private part.
     fn jwk(&self, secret: Option<&[u8; 32]>) -> Jwk<'_> {
         Jwk {
             kty: "EC",
@@ -160,7 +160,7 @@ impl Key {
         }
     }
 
-    /// The public point, uncompressed (SEC 1, section 2.3.3).
+    /// Returns the public point, uncompressed (SEC 1, section 2.3.3).
     pub fn point(&self) -> [u8; 65] {
         let mut point = [4; 65];
         for (place, byte) in point.iter_mut().skip(1).zip(self.x.iter().chain(&self.y)) {
@@ -177,17 +177,17 @@ impl fmt::Debug for Key {
 }
 
 impl<'a> PrivateKey<'a> {
-    /// Its public part.
+    /// Returns the public part.
     pub const fn key(self) -> &'a Key {
         self.key
     }
 
-    /// The scalar, big-endian.
+    /// Returns the scalar, big-endian.
     pub const fn secret(self) -> &'a [u8; 32] {
         self.secret
     }
 
-    /// The key as a JWK, private part included: for a library that takes it so.
+    /// Returns the key as a JWK, private part included, for signing libraries.
     pub fn jwk(self) -> String {
         json::text(&self.key.jwk(Some(self.secret)), 256)
     }

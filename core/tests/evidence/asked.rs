@@ -1,4 +1,4 @@
-//! Questions for evidence, put to a node that answers as anvil did, and in ways that nodes get wrong.
+//! Questions for evidence to nodes that answer as anvil did, or with faults that real nodes have.
 
 use alloy_primitives::{hex, keccak256};
 use registry_core::{api::question::WithEvidence, evidence, evidence::Layout};
@@ -6,14 +6,14 @@ use registry_core::{api::question::WithEvidence, evidence, evidence::Layout};
 use super::Recorded;
 use crate::common::{host::finish, prelude::*};
 
-/// What is wrong with a node: the outcomes of so many requests of a method.
+/// A fault of a node: a method, the number of its requests that are affected, and their outcome.
 type Wrong = (&'static str, u32, Result<Value, Value>);
 
 fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
     Some((method, u32::MAX, outcome))
 }
 
-/// A node that answers as anvil did, but for what is wrong with it.
+/// Makes a node that answers as anvil did, except for its fault.
 fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
     let number = |name: &str| number_of(recorded.block[name].as_str().unwrap());
     let registry = PlainRegistry { agents: vec![record(recorded)], ..PlainRegistry::with_agents(0) };
@@ -36,14 +36,14 @@ fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
     node
 }
 
-/// Asks a node, and one behind it with which nothing is wrong if there are two.
+/// Asks a node, and with two endpoints also one without a fault behind it.
 fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
     let mut nodes = vec![node(recorded, wrong), node(recorded, None)];
     nodes.truncate(endpoints);
     ask_all(recorded, nodes).0
 }
 
-/// Asks these nodes, and what is known of them then.
+/// Asks these nodes. Returns the answer, and what is known of them afterwards.
 fn ask_all(recorded: &Recorded, mut nodes: Vec<Node>) -> (Result<String, Error>, Endpoints) {
     // The methods with an outcome of their own at a node with which nothing is wrong.
     let is_right = nodes[0].quirks.faulty.is_none() && nodes[0].quirks.outcomes.len() == 4;
@@ -65,7 +65,7 @@ fn ask_all(recorded: &Recorded, mut nodes: Vec<Node>) -> (Result<String, Error>,
     (document, known)
 }
 
-/// The agent's record, as the storage has it.
+/// Returns the agent's record, as the storage has it.
 fn record(recorded: &Recorded) -> AgentRecord {
     let agent = Recorded::load("provision").make().unwrap().1.verdict.agent.unwrap();
     assert_eq!(agent.agent_wallet, recorded.wallet);
@@ -116,9 +116,9 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
         assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 
-    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's;
-    // a proof, a value or code that is not the account's: the endpoint is ruled out, and the only one gives
-    // no proof.
+    // Permanent refusals in words that other nodes use for temporary ones; a header with fields of its own,
+    // as AuRa's; a proof, a value or code that is not the account's: the endpoint is ruled out, and a single
+    // endpoint gives no proof.
     let mut own = recorded.block.clone();
     own["mixHash"] = json!(B256::repeat_byte(1));
     let changed = |pointer: &str, value: Value| {

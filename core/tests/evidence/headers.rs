@@ -1,9 +1,9 @@
-//! Headers: hashed whole, fields counted.
+//! Block headers: hashed whole, and read by the positions of their fields.
 
 use alloy_primitives::{B256, hex, keccak256};
 use registry_core::evidence::BlockHeader;
 
-/// RLP of a list of strings.
+/// Encodes a list of strings as RLP.
 fn list(fields: &[Vec<u8>]) -> Vec<u8> {
     let mut rlp = Vec::new();
     let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
@@ -11,9 +11,9 @@ fn list(fields: &[Vec<u8>]) -> Vec<u8> {
     rlp
 }
 
-/// The 21 fields of a header of Base since its Isthmus fork, as many as Ethereum's since Prague.
+/// Makes the 21 fields of a header of Base since its Isthmus fork, as many as Ethereum's since Prague.
 fn op_stack() -> Vec<Vec<u8>> {
-    // What is not read has any length; the others of these are hashes.
+    // Fields that are not read may have any length.
     let mut fields = vec![vec![0xcc; 32]; 21];
     for (place, field) in [
         (0, vec![0xaa; 32]),             // parentHash

@@ -1,7 +1,7 @@
-//! Evidence made of what anvil answered (`vectors/evidence`), verified without a network.
+//! Evidence made from recorded answers of anvil (`vectors/evidence`), verified without a network.
 //!
-//! [`headers`]: hashed whole. [`asked`]: of nodes that get it wrong. [`mutations`]: none of 10,000 changed
-//! documents is believed.
+//! [`headers`]: hashed whole. [`asked`]: from faulty nodes. [`mutations`]: none of 10,000 changed documents
+//! verifies.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod asked;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// anvil keeps for a slot that was cleared, `never_registered` by no leaf, as nodes with a real database do.
 const KINDS: [&str; 5] = ["provision", "expired", "suspended", "revoked", "never_registered"];
 
-/// A document with one member replaced.
+/// Replaces one member of a document.
 fn with(document: &str, pointer: &str, value: Value) -> String {
     let mut document: Value = serde_json::from_str(document).unwrap();
     *document.pointer_mut(pointer).unwrap_or_else(|| panic!("there is no {pointer}")) = value;

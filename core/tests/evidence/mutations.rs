@@ -1,7 +1,7 @@
-//! Documents changed in one byte or one element: not one of them proves anything.
+//! Documents changed in one byte or one element: none of them verifies.
 //!
-//! Every element is changed in each way there is; `MUTATIONS` says how many bytes are (8,000 if it does not),
-//! `MUTATION_SEED` where the random numbers begin.
+//! Every element is changed in every way listed here; `MUTATIONS` is the number of changed bytes (8,000 by
+//! default), `MUTATION_SEED` the seed of the random numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common::random::{Random, setting};
 use crate::{KINDS, Recorded};
 
-/// One byte of the text is another one, is gone, or is there twice.
+/// Changes, removes or doubles one byte of the text, or cuts the text there.
 fn change_byte(text: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     // The registry's code is half of a document, and guarded by one hash: most changes are elsewhere.
@@ -32,7 +32,7 @@ fn change_byte(text: &str, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// The paths to everything in a document.
+/// Collects the paths to everything in a document.
 fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(path.to_owned());
     match value {
@@ -47,8 +47,8 @@ fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// An element that is another one: one member or item is gone, there twice or elsewhere, the text is longer
-/// or shorter, the number another.
+/// Returns variants of an element: a member or item missing, doubled or moved, a longer or shorter text,
+/// another number.
 fn others_like(element: &Value) -> Vec<Value> {
     match element {
         Value::Array(items) => {
@@ -98,7 +98,7 @@ fn ten_thousand_changed_documents_are_all_refused() {
                 let kind = kind.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
                 *reasons.entry(kind.to_owned()).or_default() += 1;
             }
-            // Two equal nodes in one another's place, a space between two members: the same document.
+            // Two equal nodes swapped, or a space between two members, leave the same document.
             Ok(_) => assert!(serde_json::from_str::<Value>(changed).unwrap() == *document, "{changed}"),
         };
         for _ in 0..setting("MUTATIONS", 8_000) / 5 {

@@ -1,4 +1,4 @@
-//! Reading the relay body: every malformed body is blamed on the right field.
+//! Reading the relay body: the error of a malformed body names the right field.
 
 use alloy_primitives::{Bytes, U256, address, aliases::U48, bytes};
 use registry_core::eth::address::AddressError;

@@ -1,4 +1,4 @@
-//! Reading what belongs to a forward request: domain, rules and calls, each wrong field named with its rule.
+//! Reading the input of a forward request: domain, rules and calls, each wrong field named with its rule.
 
 use alloy_primitives::{Address, B256, U256};
 use registry_core::forward::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const NUMBER: &str = "must be a whole number: a JSON number, a decimal string or a 0x-hex string";
 
-/// Hex of a byte repeated.
+/// Formats a repeated byte as hex.
 fn bytes(byte: u8, count: usize) -> String {
     format!("0x{}", format!("{byte:02x}").repeat(count))
 }
@@ -26,8 +26,8 @@ fn registration() -> Value {
     })
 }
 
-/// Holds that reading refuses `good` with each of these fields replaced, or also left out where that is `null`,
-/// and names the field and its problem.
+/// Checks that reading refuses `good` with each of these fields replaced (for `null`, also left out), and
+/// names the field and its problem.
 fn are_refused<T>(good: &Value, rows: &[(&str, Value, &str)], read: impl Fn(&[u8]) -> Result<T, ParseError>) {
     for (field, value, problem) in rows {
         let [mut replaced, mut without] = [good.clone(), good.clone()];

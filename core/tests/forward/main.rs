@@ -1,6 +1,5 @@
-//! Forward requests, their domain and their rules: golden vectors of another implementation, and what a
-//! strict verifier refuses about each. [`bodies`], [`fields`]: what is malformed is blamed on the right
-//! field.
+//! Forward requests, their domain and their rules: golden vectors of another implementation, and variants
+//! that a strict verifier refuses. [`bodies`], [`fields`]: errors name the malformed field.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // tests may fail
 
 mod bodies;

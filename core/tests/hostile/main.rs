@@ -1,7 +1,7 @@
-//! Bytes by which a node, or the author of a document, tries to end its reader.
+//! Bytes with which a node, or the author of a document, tries to exhaust or crash its reader.
 //!
-//! [`places`], [`shapes`]: replies of 1 MB at each place that decodes them. [`memory`]: what honest answers
-//! cost. [`mutations`], [`snapshots`]: no changed input panics.
+//! [`places`], [`shapes`]: replies of 1 MB to each reader that decodes them. [`memory`]: the cost of honest
+//! answers. [`mutations`], [`snapshots`]: no changed input panics.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 #[path = "../common/mod.rs"]
@@ -22,13 +22,13 @@ use shapes::MB;
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// The tests run one at a time, as the count of bytes is of the whole process.
+/// Lets the tests run one at a time, as bytes are counted for the whole process.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `work` gives, and the bytes that it held at most, beyond what was there before.
+/// Returns the result of `work`, and the most bytes that it held beyond those allocated before.
 fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
@@ -36,7 +36,7 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (value, ALLOCATED.peak_usage() - before)
 }
 
-/// Every fourth reply of each place, beginning with another one each time; `HOSTILE_STEP=1` tries all.
+/// Tries every fourth reply to each reader, with a varying start; `HOSTILE_STEP=1` tries all.
 #[test]
 fn no_hostile_reply_of_a_megabyte_is_unrolled_at_any_place() {
     let _turn = turn();

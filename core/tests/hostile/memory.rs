@@ -1,11 +1,11 @@
-//! Memory that honest answers cost: of the largest registry, and of a full cache.
+//! Memory cost of honest answers: from the largest registry, and from a full cache.
 
 use registry_core::chain::MAX_AGENTS;
 use registry_core::host::shared_reads::{Cache, CacheLookup, ReadOutcome};
 
 use crate::{ALLOCATED, common::prelude::*, peak, shapes::MB, turn};
 
-/// The answer of a node, its round trips, and the bytes held at most, replies included.
+/// Returns the answer from a node, its round trips, and the most bytes held, replies included.
 fn ask(node: &mut Node, path: &str) -> (Result<String, Error>, usize, usize) {
     node.log.clear();
     let question = question(&format!("/api/v1/{path}"));
@@ -13,7 +13,7 @@ fn ask(node: &mut Node, path: &str) -> (Result<String, Error>, usize, usize) {
     let (before, mut held) = (ALLOCATED.current_usage(), 0);
     let mut reply = Vec::new();
     let answer = loop {
-        // What the node itself takes for a reply is none of the core's.
+        // The node's own memory for a reply does not count.
         ALLOCATED.reset_peak_usage();
         let fed = if reply.is_empty() { Ok(()) } else { run.feed(Reply { status: 200, body: &reply }) };
         let step = fed.and_then(|()| run.step());

@@ -1,7 +1,7 @@
-//! No input panics: good JSON-RPC replies with ABI returns in them, and relay bodies, changed at random.
+//! No input panics: good JSON-RPC replies with ABI returns in them, and relay bodies, mutated at random.
 //!
-//! `MUTATIONS` says how many of each (3,000 if it does not), `MUTATION_SEED` where the random numbers begin:
-//! `MUTATIONS=5000000 cargo test --release -p registry-core --test hostile mutations` are ten million.
+//! `MUTATIONS` is the number of each (3,000 by default), `MUTATION_SEED` the seed of the random numbers:
+//! `MUTATIONS=5000000 cargo test --release -p registry-core --test hostile mutations` tries ten million.
 
 use registry_core::forward::{Rules, SignedRequest, domain};
 use registry_core::liability::{Acceptance, Moment, PinnedRecord};
@@ -80,7 +80,7 @@ fn no_mutated_acceptance_is_accepted() {
     let text = signed.to_json();
     let (mut random, mut read) = (Random::seeded(4), 0_u64);
     for _ in 0..setting("MUTATIONS", 3_000) {
-        // Every other document has a value of a member changed, which the form alone does not refuse.
+        // In every other document a hex digit is replaced, so that most of them still parse.
         let mutated = match random.once_in(2) {
             true => Mutator::JSON_RPC.mutate(text.as_bytes(), &mut random),
             false => {

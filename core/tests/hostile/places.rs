@@ -1,4 +1,4 @@
-//! The places where a node's bytes are decoded: questions, the upkeep of an index, an agent's history.
+//! The readers of a node's bytes: questions, the upkeep of an index, an agent's history.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use registry_core::{api::route::KYA_BODY_MAX, registry::agent::AgentId, registry
 use crate::common::database::{Database, config, upkeep};
 use crate::common::{host::finish, prelude::*, proofs, requests};
 
-/// Batches after which a place is left: a reader that asks again and again has been tried enough.
+/// Batches after which the node becomes unreachable: a reader that retries for ever has been tried enough.
 const BATCHES: usize = 12;
 
 /// A reader of a node.
@@ -26,14 +26,14 @@ enum Reads {
     History,
 }
 
-/// A request, and the honest node's result.
+/// A request, and an honest node's result.
 pub(crate) struct Asked {
     pub(crate) request: Value,
     pub(crate) result: Value,
 }
 
 impl Place {
-    /// A place with a node of a few agents, of which a block with events is the newest.
+    /// Makes a reader of a node with a few agents and with events in its newest block.
     fn new(name: &str, undeployed: Undeployed, reads: Reads) -> Self {
         let registry = PlainRegistry::with_agents(5);
         let mut node = Node::new(registry.clone());
@@ -45,7 +45,7 @@ impl Place {
         Self { name: format!("{name}, {undeployed:?}"), node, reads }
     }
 
-    /// The requests of each batch, answered honestly.
+    /// Returns the requests of each batch, answered honestly.
     pub(crate) fn requests(&self) -> Vec<Vec<Asked>> {
         let asked = RefCell::new(Vec::new());
         self.post(|batch, node| {
@@ -59,8 +59,8 @@ impl Place {
         asked.into_inner()
     }
 
-    /// Reads from a node that is honest but for one reply, which it gives twice: what was kept of the first
-    /// is there when the second comes. The length of the answer, where a client gets one.
+    /// Reads from a node that is honest except for one reply, which it gives twice, so that the second meets
+    /// the state that the first left. Returns the length of the client's answer; 0 if there is no client.
     pub(crate) fn run(&self, at: usize, hostile: &str) -> usize {
         let mut batches = 0;
         self.post(|batch, node| {
@@ -97,7 +97,7 @@ impl Place {
         0
     }
 
-    /// An index as of the block before the node's newest.
+    /// Makes an index as of the block before the node's newest.
     fn filled(&self) -> Database {
         let (database, mut node) = (Database::new(), self.node.clone());
         node.block -= 1;

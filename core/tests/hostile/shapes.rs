@@ -1,4 +1,4 @@
-//! The replies: whatever a decoder may unroll, 1 MB each.
+//! The replies: 1 MB each of anything that a decoder may unroll.
 
 use alloy_primitives::{Bytes, hex};
 use alloy_sol_types::{Revert, SolCall, SolError, SolEvent, SolInterface};
@@ -13,18 +13,18 @@ pub(crate) const MB: usize = 1_000_000;
 /// Bytes of return data: their hexadecimal digits make a reply of 1 MB.
 const HALF: usize = 490_000;
 
-/// As many pieces between head and tail as make 1 MB.
+/// Repeats a piece between head and tail up to 1 MB.
 fn fill(head: &str, piece: &str, tail: &str) -> String {
     let count = (MB - head.len() - tail.len()) / piece.len();
     format!("{head}{}{tail}", piece.repeat(count).trim_end_matches(','))
 }
 
-/// ABI words.
+/// Encodes numbers as ABI words.
 fn words(words: &[usize]) -> Vec<u8> {
     words.iter().flat_map(|word| U256::from(*word).to_be_bytes::<32>()).collect()
 }
 
-/// An array of offsets that all lead to the same place.
+/// Encodes an array of offsets that all lead to the same element.
 fn repeated(place: &[u8]) -> Vec<u8> {
     let count = (HALF - place.len()) / 32;
     let mut data = words(&[32, count]);
@@ -33,15 +33,15 @@ fn repeated(place: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Bytes behind their length.
+/// Encodes bytes behind their length.
 fn sized(bytes: &[u8]) -> Vec<u8> {
     [words(&[bytes.len()]), bytes.to_vec()].concat()
 }
 
-/// Takes a name and what it names. One at a time, as all of them take gigabytes.
+/// A consumer of named replies, one at a time, as all of them take gigabytes.
 type Each<'a, T> = &'a mut dyn FnMut(&str, T);
 
-/// Return data of one call. Bytes that are not UTF-8 are tripled.
+/// Makes return data of one call. Bytes that are not UTF-8 triple when they are decoded.
 fn returns(each: Each<'_, Vec<u8>>) {
     for size in [0, 13_125, 250_000] {
         let text = sized(&vec![0xff; size]);
@@ -60,7 +60,7 @@ fn returns(each: Each<'_, Vec<u8>>) {
     each("ids", [words(&[32, 15_000]), vec![1; 15_000 * 32]].concat());
 }
 
-/// Return data of `aggregate3`, the honest node's being `honest`.
+/// Makes return data of `aggregate3`; `honest` is an honest node's.
 fn aggregates(honest: &[u8], each: Each<'_, Vec<u8>>) {
     for success in [0, 1] {
         for size in [0, 4, 13_125, 60_000, 400_000] {
@@ -83,7 +83,7 @@ fn aggregates(honest: &[u8], each: Each<'_, Vec<u8>>) {
     }
 }
 
-/// Answers of the lens.
+/// Makes answers of the lens.
 fn slices(data: &[u8], each: Each<'_, Vec<u8>>) {
     let call = walkCall::abi_decode(data).unwrap();
     let full = call.detail == U256::from(2);
@@ -109,7 +109,7 @@ fn slices(data: &[u8], each: Each<'_, Vec<u8>>) {
     each("scopes", [rows(0, 5_000), scopes].concat());
 }
 
-/// Lists of logs.
+/// Makes lists of logs.
 fn logs(filter: &Value, each: Each<'_, String>) {
     let (agent, by) = (B256::from(U256::from(1)), B256::ZERO);
     let log = |event: B256, data: &[u8]| {
@@ -134,7 +134,7 @@ fn logs(filter: &Value, each: Each<'_, String>) {
     each("a report with one text for two", format!("[{reported}]"));
 }
 
-/// Results of `eth_getProof`, in place of an honest one.
+/// Makes results of `eth_getProof` from an honest one.
 pub(crate) fn proofs(honest: &Value) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let (mark, storage) = (json!("MARK"), honest["storageProof"].as_array().unwrap().clone());
@@ -171,7 +171,7 @@ pub(crate) fn proofs(honest: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// Results that fit no method, and errors.
+/// Makes results that fit no method, and errors.
 fn anything(each: Each<'_, String>) {
     let reason = hex::encode_prefixed(Revert { reason: "x".repeat(HALF - 1_000) }.abi_encode());
     for (name, outcome) in [
@@ -193,7 +193,7 @@ fn anything(each: Each<'_, String>) {
     }
 }
 
-/// Bodies that fit no request.
+/// Makes bodies that fit no request.
 fn bodies(each: Each<'_, String>) {
     for (name, body) in [
         ("answers", fill("[", "{},", "{}]")),
@@ -207,8 +207,8 @@ fn bodies(each: Each<'_, String>) {
     }
 }
 
-/// Replies to a place's batch: for each request every result that fits its method, and to the first batch
-/// what fits any.
+/// Makes replies to a batch: for each request every result that fits its method, and for the first batch also
+/// those that fit any or none.
 pub(crate) fn replies(at: usize, batch: &[Asked], each: Each<'_, String>) {
     if at == 0 {
         bodies(each);

@@ -1,8 +1,8 @@
-//! No bytes make a reader of snapshots panic, and none that a host refuses changes a verdict: manifests and
-//! shards changed at random, as they are and with a new seal.
+//! No bytes make a reader of snapshots panic, and none without a valid seal change a verdict: manifests and
+//! shards mutated at random, as they are and with a new seal.
 //!
-//! `SNAPSHOT_MUTATIONS` says how many (100,000 if it does not), `MUTATION_SEED` where the random numbers
-//! begin: `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test hostile snapshots`.
+//! `SNAPSHOT_MUTATIONS` is their number (100,000 by default), `MUTATION_SEED` the seed of the random numbers:
+//! `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test hostile snapshots`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -40,7 +40,7 @@ fn facts(id: u64) -> Facts {
     Facts::Known { agent: (!id.is_multiple_of(7)).then(|| Box::new(agent)), former }
 }
 
-/// A shard of all wallets, and what it holds.
+/// Makes a shard of all wallets: its entry, content and bytes.
 fn shard(agents: u64, version: ShardVersion) -> (ShardEntry, BTreeMap<Address, Facts>, Vec<u8>) {
     let wallet = |id: u64| Address::left_padding_from(&(id * 7_919).to_be_bytes());
     let wallets: BTreeMap<Address, Facts> = (1..=agents).map(|id| (wallet(id), facts(id))).collect();
@@ -49,7 +49,7 @@ fn shard(agents: u64, version: ShardVersion) -> (ShardEntry, BTreeMap<Address, F
     (entry, wallets, bytes)
 }
 
-/// The bytes with a seal that fits, as one who writes them would make it.
+/// Replaces the seal by the one that fits the bytes, as an author would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len().saturating_sub(8);
     bytes.truncate(end);
@@ -61,7 +61,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of the mutations of a kind.
+/// Returns the numbers of the mutations of a kind.
 fn mutations() -> Range<u64> {
     0..setting("SNAPSHOT_MUTATIONS", 100_000) / 2
 }
@@ -75,7 +75,7 @@ fn no_changed_shard_panics_or_tells_another_verdict() {
     for _ in mutations() {
         let changed = Mutator::BINARY.mutate(&bytes, &mut random);
         let wallet = random.pick(&known);
-        // A change on the way: it is refused, or it changed nothing.
+        // A change in transit is refused, or it changed nothing.
         match Shard::parse(changed.clone(), &IDENTITY, entry) {
             Ok(shard) => {
                 assert_eq!(
@@ -85,7 +85,7 @@ fn no_changed_shard_panics_or_tells_another_verdict() {
             }
             Err(_) => refused += 1,
         }
-        // Bytes of an author who seals them: they are read within their bounds, by search as in their order.
+        // Bytes that an author seals are read within their bounds, and search and list agree.
         let Ok(shard) = Shard::parse(sealed(changed), &IDENTITY, entry) else { continue };
         read += 1;
         let found = shard.find(wallet);
@@ -150,7 +150,7 @@ fn no_changed_manifest_panics_or_names_other_shards() {
     assert!(refused > 0 && read > 0, "{refused} refused; {read} of those with a new seal read");
 }
 
-/// Holders keep files of the version before, which has no segments.
+/// Clients keep files of the previous version, which has no segments.
 #[test]
 fn a_manifest_and_a_shard_of_the_version_before_are_read() {
     let _turn = turn();

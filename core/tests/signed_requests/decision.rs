@@ -1,4 +1,4 @@
-//! The decision as a host drives it: what a step's answer leads to.
+//! The decision as a host drives it, step by step.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn policy(rules: SignatureRules, agents: AgentPolicy) -> RoutePolicy {
     }
 }
 
-/// The question about the account of a message.
+/// Returns the step that asks about the account of a message.
 fn account<'a>(policy: &'a RoutePolicy, message: &Message) -> AccountStep<'a> {
     match message.with(|request| policy.decide(request, Timestamp::from_seconds(message.now))) {
         DecisionStep::Account(account) => account,
@@ -38,7 +38,7 @@ fn account<'a>(policy: &'a RoutePolicy, message: &Message) -> AccountStep<'a> {
     }
 }
 
-/// What became of a request.
+/// Returns the code of a request's outcome; `nonce` if the nonce is next.
 fn code(step: DecisionStep<'_>) -> &'static str {
     match step {
         DecisionStep::Done(outcome) => outcome.code(),
@@ -52,7 +52,7 @@ fn a_route_for_accounts_without_code_says_so_to_others_whichever_key_signed() {
     let eoa_only = SignatureRules { posture: Posture::EoaOnly, ..rules() };
     let policy = policy(eoa_only, AgentPolicy::default());
     let vector = Message::vector();
-    // Its signature is that of no key that is known.
+    // Its signature is that of an unknown key.
     let other = Message { target: "/items".to_owned(), ..vector.clone() };
     for (message, state, expected) in [
         (&vector, Some(AccountState::Code { accepts: true }), "unsupported_account"),
@@ -64,7 +64,7 @@ fn a_route_for_accounts_without_code_says_so_to_others_whichever_key_signed() {
     }
 }
 
-/// The verdict on an agent of which no event is known, of a block with a time ahead of the clock.
+/// Makes the verdict on an agent without known events, at a block of this time.
 fn verdict(block_time: u64) -> Arc<Verdict> {
     let agent = VerdictAgent {
         id: "7".to_owned(),

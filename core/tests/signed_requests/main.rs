@@ -4,10 +4,10 @@
 //! 2. Of several candidates the first that passes wins, and none hides another.
 //! 3. A request that is not the one signed is never admitted.
 //! 4. What the client's side signs is admitted, and its nonce is one text.
-//! 5. What a host finds, or cannot find, of account and attestation leads to the specification's code.
-//! 6. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (20,000 if it does not),
-//!    `MUTATION_SEED` where the random numbers begin: `GATE_MUTATIONS=10000000 cargo test --release
-//!    -p registry-core --test signed_requests` are ten million.
+//! 5. A host's findings on account and attestation, or their lack, lead to the specification's code.
+//! 6. No content of a field panics. `GATE_MUTATIONS` is the number of tries (20,000 by default),
+//!    `MUTATION_SEED` the seed of the random numbers: `GATE_MUTATIONS=10000000 cargo test --release
+//!    -p registry-core --test signed_requests` tries ten million.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod decision;
@@ -43,12 +43,12 @@ fn the_vector_of_the_specification_is_admitted() {
 
 const NONCE: &str = r#"nonce="EjRWeJCrze8BI0VniavN7w";"#;
 
-/// The vector's request, signed anew with these parameters.
+/// Signs the vector's request anew with these parameters.
 fn signed(components: &[&str], parameters: &str) -> Message {
     Message::vector().sign(components, parameters)
 }
 
-/// Parameters of the vector's times.
+/// Returns the parameters with the vector's times.
 fn usual() -> String {
     parameters(1_700_000_000, 1_700_000_060)
 }

@@ -30,7 +30,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The specification's positive vector.
+    /// Returns the specification's positive vector.
     pub(crate) fn vector() -> Self {
         serde_json::from_str(include_str!("../vectors/erc8128.json")).unwrap()
     }
@@ -59,13 +59,13 @@ impl Message {
         self.set(name, value)
     }
 
-    /// Replaces a part of `Signature-Input`, which has it once.
+    /// Replaces a part that occurs once in `Signature-Input`.
     pub(crate) fn input(self, from: &str, to: &str) -> Self {
         assert_eq!(self.field("signature-input").matches(from).count(), 1, "{from}");
         self.edit("signature-input", |input| input.replace(from, to))
     }
 
-    /// Signs with the key 1, by a signature base of this test's own.
+    /// Signs with the private key 1 a signature base that this test builds by itself.
     pub(crate) fn sign(self, components: &[&str], parameters: &str) -> Self {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let mut base = String::new();
@@ -88,7 +88,7 @@ impl Message {
             .set("signature", format!("request=:{}:", Base64::encode_string(&bytes)))
     }
 
-    /// The first attempt that its account signed; all accounts are in this state.
+    /// Returns the first attempt that its account signed; all accounts are in this state.
     pub(crate) fn verify_as(
         &self,
         rules: &SignatureRules,
@@ -116,7 +116,7 @@ impl Message {
     }
 }
 
-/// The signature of the key 1 (EIP-191).
+/// Signs with the private key 1 (EIP-191).
 pub(crate) fn signature_of(text: &str) -> Vec<u8> {
     let hash = keccak256(format!("\x19Ethereum Signed Message:\n{}{text}", text.len()));
     let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
@@ -136,7 +136,7 @@ pub(crate) fn rules() -> SignatureRules {
     }
 }
 
-/// The parameters of the vector.
+/// Returns the parameters of the vector.
 pub(crate) fn parameters(created: u64, expires: u64) -> String {
     format!(
         r#";created={created};expires={expires};nonce="EjRWeJCrze8BI0VniavN7w";keyid="eip155:1:{ADDRESS}";tag="erc8128""#

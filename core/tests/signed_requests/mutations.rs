@@ -1,11 +1,11 @@
-//! Requests changed at random: none but the one signed is admitted, and no field panics.
+//! Requests mutated at random: only the one that was signed is admitted, and no field panics.
 
 use registry_core::gate::{Links, Origin, Outcome, SignatureRules};
 
 use crate::message::{COMPONENTS, Message, parameters, rules};
 use crate::random::{Random, setting};
 
-/// Another text: a byte replaced, added or removed.
+/// Replaces, adds or removes one byte of a text.
 fn changed(text: &str, random: &mut Random) -> String {
     const ALPHABET: &[u8] = b"abcXYZ012/?&=%.-_ :";
     let mut bytes = text.as_bytes().to_vec();
@@ -56,7 +56,7 @@ fn a_request_that_is_not_the_one_signed_is_never_admitted() {
     }
 }
 
-/// What fields are made of, and what they must not hold.
+/// Parts of fields, and characters that fields must not hold.
 #[rustfmt::skip]
 const PIECES: [&str; 24] = [
     "request=", "(", ")", "\"@query\"", ";created=", "999999999999999", "-999999999999999", ";expires=", ";keyid=",

@@ -1,4 +1,4 @@
-//! What the client's side signs.
+//! Requests that the client's side signs.
 
 use alloy_primitives::B256;
 use registry_core::gate::{Account, RefusalCode, SigningTerms, Unsigned};
@@ -34,7 +34,7 @@ fn what_is_signed_is_admitted_with_content_and_without() {
     for (method, target, fields, content, count, expected) in [
         ("GET", "/items?view=full", [].as_slice(), "", 2, Ok(account)),
         ("HEAD", "/", &[], "", 2, Ok(account)),
-        // Not every proxy tells its gate that there is no content: it has a digest, too.
+        // Not every proxy tells its gate that there is no content, so empty content has a digest, too.
         ("DELETE", "/orders/7", &[], "", 3, Ok(account)),
         ("POST", "/orders", &json, r#"{"amount":"100"}"#, 3, Ok(account)),
         ("POST", "/orders", &own, "hello world", 2, Err(RefusalCode::BadContentDigest)),

@@ -6,7 +6,7 @@ use crate::{api::error::Error, snapshot::ShardRange};
 
 /// The most digits of a prefix.
 const DIGITS_MAX: usize = 6;
-/// The rules for prefixes, by the largest number of digits that the registry allows: from 1 on.
+/// The rules for prefixes, by the largest number of digits allowed, from 1 on.
 const RULES: [&str; DIGITS_MAX] = [
     "must have 1 hex digit now: about thirty agents or more are to share a range",
     "must have 2 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",

@@ -12,8 +12,8 @@ const WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0, 0, 0, 0x10
 /// The longest name of a zone: that of a domain (RFC 1035 section 2.3.4).
 const LONGEST_ZONE: usize = 253;
 
-/// The network under which an address is counted. IPv6 addresses count by /64, the smallest block a site is
-/// given, so that no client has 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
+/// Returns the network under which an address is counted. IPv6 addresses count by /64, the smallest block a
+/// site is given, so that no client has 2^64 quotas; an IPv4 address mapped into IPv6 counts as IPv4.
 pub const fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(prefix(address, 64)),
@@ -26,8 +26,7 @@ pub const fn network(address: IpAddr) -> IpAddr {
 pub enum ClientKey {
     /// The [`network`] of an address.
     Network(IpAddr),
-    /// A /48 of IPv6, the largest block a site is given: it has a limit of its own beside those of its
-    /// networks.
+    /// A /48 of IPv6, the largest block a site is given, with a limit beside those of its networks.
     Site(Ipv6Addr),
     /// The zone of a Worker. All Workers have one address.
     Zone(String),
@@ -36,8 +35,8 @@ pub enum ClientKey {
 }
 
 impl ClientKey {
-    /// The key of a request: `address` is its `CF-Connecting-IP`, and `zone` its `CF-Worker`, the zone of the
-    /// Worker that sent it. The zone is trusted only where the address is the one that all Workers share.
+    /// Makes the key of a request: `address` is its `CF-Connecting-IP`, and `zone` its `CF-Worker`, the zone
+    /// of the Worker that sent it. The zone is trusted only if the address is the one that all Workers share.
     pub fn of<Z: AsRef<str>>(address: Option<&str>, zone: impl FnOnce() -> Option<Z>) -> Self {
         match address.and_then(|text| text.trim().parse::<IpAddr>().ok()) {
             Some(address) if address == IpAddr::V6(WORKERS) => {
@@ -49,7 +48,7 @@ impl ClientKey {
         }
     }
 
-    /// The site of an IPv6 network.
+    /// Returns the site of an IPv6 network; `None` for other keys.
     pub const fn site(&self) -> Option<Self> {
         match self {
             Self::Network(IpAddr::V6(address)) => Some(Self::Site(prefix(*address, 48))),
@@ -74,7 +73,7 @@ const fn prefix(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
     Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - bits)))
 }
 
-/// A zone's name in lower case, if it is the name of one.
+/// Returns a zone's name in lower case; `None` if it is not a domain name.
 fn plain(zone: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let zone = zone.trim();

@@ -1,10 +1,9 @@
-//! How instances that count the same client share their counts, through a store that all of them read and
-//! write.
+//! Sharing of counts among instances that count the same client, through a store that all read and write.
 //!
 //! Every instance writes its own count under a key of its own and adds up the others'. So no instance
 //! overwrites another's count, and a sum that misses the latest writes is too low, never too high: a client
-//! that keeps to its limit is never refused. In return the store may take a write only so often, and a client
-//! of few requests is not worth one: [`Sharing`] holds these thresholds.
+//! that keeps to its limit is never refused. In return the store takes writes only at a limited rate, and a
+//! client of few requests is not worth one: [`Sharing`] holds these thresholds.
 //!
 //! The host asks for a [`SyncTask`] after each request it admitted, and runs it once the answer is sent:
 //!
@@ -14,32 +13,32 @@
 //! 3. if [`WindowTally::begin_read`] says so: read the counts of the others, and pass their sum to
 //!    [`WindowTally::merge`].
 //!
-//! Steps 2 and 3 are operations that the store's provider bills, for which the [`Ceiling`] must have room;
-//! where it has none, a step counts as failed.
+//! Steps 2 and 3 are operations that the store's provider bills. The [`Ceiling`] must have room for each;
+//! otherwise the step counts as failed.
 //!
-//! The write comes before the read: of two instances that do this at once, at least one sees the other, where
-//! neither has read the counts just before.
+//! The write comes before the read: of two instances that do this at once, at least one sees the other,
+//! unless one of them has read the counts just before.
 
 use super::window::{WindowLimit, WindowTally};
 
-/// How often a client's counts are written and read.
+/// The thresholds for writing and reading a client's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// A client's count is not written while it is this or lower.
     pub quiet: u32,
-    /// The others' counts for such a client are read after every so many requests, at least 1: it may have
+    /// Number of requests, at least 1, between two reads of the others' counts for such a client: it may have
     /// sent more to them.
     pub listen_every: u32,
     /// Milliseconds between two writes for a client by one instance; between two reads at least half of it.
     pub pause_millis: u64,
-    /// Milliseconds between a request that is worth a write and the write: the rest of a burst is written
-    /// with it.
+    /// Milliseconds between a request that is worth a write and the write, which includes the rest of a
+    /// burst.
     pub gather_millis: u64,
 }
 
 impl Sharing {
-    /// The thresholds for this limit, where the store takes one write a second. A client that has used no
-    /// more than a quarter of its limit is not worth a write.
+    /// Returns the thresholds for this limit and a store that takes one write a second. A client that has
+    /// used less than a quarter of its limit is not worth a write.
     pub const fn of(limit: &WindowLimit) -> Self {
         let (quiet, listen_every) = (limit.requests / 4, limit.requests / 12);
         Self {
@@ -51,35 +50,35 @@ impl Sharing {
     }
 }
 
-/// What an instance has to do for a client once its answer is sent.
+/// An instance's task for a client after its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncTask {
     /// The window of the counts.
     pub window: u64,
-    /// Whether the own count is written before the others' are read.
+    /// True if the own count is written before the others' are read.
     pub publishes: bool,
     /// Milliseconds to wait first.
     pub after_millis: u64,
 }
 
-/// The most operations that an instance asks of the store in a minute of the clock: what sharing costs is
-/// bounded, however many clients there are. Above it, the instance counts by itself.
+/// A limit on an instance's operations of the store in a minute of the clock. It bounds the cost of sharing,
+/// however many clients there are. Above it, the instance counts by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ceiling {
     minute: u64,
     used: u32,
-    /// Of these, for clients of few requests.
+    /// The part of `used` for clients of few requests.
     for_quiet: u32,
 }
 
 impl Ceiling {
     /// Writes and reads together.
     pub const OPERATIONS_PER_MINUTE: u32 = 60;
-    /// Of these, the most for clients of few requests: however many they are, counts that are worth a write
-    /// are still shared.
+    /// The most of these operations for clients of few requests: however many they are, counts that are worth
+    /// a write are still shared.
     pub const FOR_QUIET_CLIENTS: u32 = 20;
 
-    /// Whether there is room for one more operation of a task at `now` (unix milliseconds), which takes it.
+    /// Takes room for one operation of a task at `now` (unix milliseconds). Returns false if there is none.
     pub const fn take(&mut self, task: &SyncTask, now: u64) -> bool {
         let minute = now / 60_000;
         if minute != self.minute {
@@ -94,8 +93,8 @@ impl Ceiling {
 }
 
 impl WindowTally {
-    /// The task after a request that was admitted at `now` (unix milliseconds) and counted as `cost`. A sync
-    /// task publishes all that is counted until it runs, so that one at a time is enough.
+    /// Returns the task after a request that was admitted at `now` (unix milliseconds) and counted as `cost`.
+    /// A sync task publishes all that is counted until it runs, so one at a time is enough.
     pub fn sync_task(&mut self, sharing: &Sharing, now: u64, cost: u32) -> Option<SyncTask> {
         if self.own <= sharing.quiet {
             let before = self.own.saturating_sub(cost.max(1));
@@ -113,7 +112,7 @@ impl WindowTally {
         Some(SyncTask { window: self.window, publishes: true, after_millis: begins - now })
     }
 
-    /// The count to write at `now` (unix milliseconds) for that window; `None` where nothing is new, the
+    /// Returns the count to write at `now` (unix milliseconds) for that window; `None` if nothing is new, the
     /// pause is not over, or the window has ended.
     pub fn publish(&mut self, sharing: &Sharing, window: u64, now: u64) -> Option<u32> {
         let publication = &mut self.publication;
@@ -127,8 +126,8 @@ impl WindowTally {
         Some(self.own)
     }
 
-    /// Whether the others' counts for that window are to be read at `now` (unix milliseconds): not again
-    /// right after a read, nor once the window has ended. A task that is told so reads them.
+    /// Returns whether the task is to read the others' counts for that window at `now` (unix milliseconds),
+    /// and notes the read: not right after another read, nor once the window has ended.
     pub fn begin_read(&mut self, sharing: &Sharing, window: u64, now: u64) -> bool {
         let publication = &mut self.publication;
         let is_due = now >= publication.read_at.saturating_add(sharing.pause_millis / 2);
@@ -163,7 +162,7 @@ mod tests {
 
     const PER_MINUTE: WindowLimit = WindowLimit { requests: 60, window_seconds: 60 };
     const SHARING: Sharing = Sharing::of(&PER_MINUTE);
-    /// Where the tests' window begins, in unix milliseconds.
+    /// The beginning of the tests' window, in unix milliseconds.
     const START: u64 = 60_000;
 
     fn admit(tally: &mut WindowTally, now: u64) -> Option<SyncTask> {
@@ -171,7 +170,7 @@ mod tests {
         tally.sync_task(&SHARING, now, 1)
     }
 
-    /// A tally after so many requests at once.
+    /// Makes a tally after this many requests at once.
     fn after(requests: u32) -> WindowTally {
         let mut tally = WindowTally::default();
         for _ in 0..requests {

@@ -1,6 +1,6 @@
-//! A fixed window: its limit, the counts of one client in it, and the verdict.
+//! Fixed windows: the limit, the counts of one client, and the verdict.
 
-/// How many requests a client may make in a window. Windows are aligned to the clock: every client's window
+/// The limit on a client's requests in a window. Windows are aligned to the clock: every client's window
 /// starts at a multiple of `window_seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimit {
@@ -10,7 +10,7 @@ pub struct WindowLimit {
     pub window_seconds: u64,
 }
 
-/// What one instance knows of one client in one window.
+/// The counts that one instance has of one client in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowTally {
     pub(super) window: u64,
@@ -19,32 +19,32 @@ pub struct WindowTally {
     pub(super) publication: Publication,
 }
 
-/// What an instance has published about a client.
+/// The state of an instance's exchange with the shared store about a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Publication {
     /// The count last written.
     pub(super) published: u32,
-    /// When the count was written, unix milliseconds.
+    /// Time of the last write, unix milliseconds.
     pub(super) published_at: u64,
-    /// When the others' counts were last read, unix milliseconds.
+    /// Time of the last read of the others' counts, unix milliseconds.
     pub(super) read_at: u64,
-    /// Until this unix millisecond a sync task is under way, which will publish what is counted by then. A
-    /// task that has not published anything by then was lost with its request.
+    /// Unix millisecond until which a sync task is under way, which will publish the count of that time. A
+    /// task that has not published by then was lost with its request.
     pub(super) under_way_until: u64,
 }
 
 impl Publication {
-    /// The state at the beginning of a window: nothing is published, read or under way, but the pause between
-    /// two writes holds across windows.
+    /// Returns the state at the beginning of a window: nothing is published, read or under way, but the pause
+    /// between two writes holds across windows.
     pub(super) const fn in_a_new_window(self) -> Self {
         Self { published: 0, published_at: self.published_at, read_at: 0, under_way_until: 0 }
     }
 }
 
-/// Whether a request is admitted, and what is left of the window.
+/// The decision on a request, and the rest of its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitVerdict {
-    /// Whether the request is admitted.
+    /// True if the request is admitted.
     pub admitted: bool,
     /// Requests per window: `X-RateLimit-WindowLimit`, `q` of `RateLimit-Policy`.
     pub limit: u32,
@@ -59,7 +59,7 @@ pub struct RateLimitVerdict {
 }
 
 impl WindowLimit {
-    /// Which window `now` (unix seconds) falls into.
+    /// Returns the number of the window that `now` (unix seconds) falls into.
     pub const fn window(&self, now: u64) -> u64 {
         match now.checked_div(self.window_seconds) {
             Some(window) => window,
@@ -67,20 +67,19 @@ impl WindowLimit {
         }
     }
 
-    /// The window in which a request at `now` counts: the tally's own where that is the next one, as a request
-    /// that came before it began must not revert its counts. A clock that is set back further does.
+    /// Returns the window in which a request at `now` counts: the tally's own if that is the next one, as a
+    /// request from just before it began must not reset its counts. A clock that is set back further does.
     const fn window_in(&self, tally: &WindowTally, now: u64) -> u64 {
         let window = self.window(now);
         if window.saturating_add(1) == tally.window { tally.window } else { window }
     }
 
-    /// Counts one request at `now`, if it is admitted. `None` where the limit is off.
+    /// Counts one request at `now`, if it is admitted. Returns `None` if the limit is off.
     pub fn charge(&self, tally: &mut WindowTally, now: u64) -> Option<RateLimitVerdict> {
         self.charge_for(tally, now, 1)
     }
 
-    /// Counts a request as `cost` requests, or as a whole window where that is fewer. It is admitted whole or
-    /// not at all.
+    /// Counts a request as `cost` requests, at most a whole window. It is admitted whole or not at all.
     pub fn charge_for(&self, tally: &mut WindowTally, now: u64, cost: u32) -> Option<RateLimitVerdict> {
         let before = self.peek(tally, now)?;
         let cost = cost.clamp(1, self.requests);
@@ -92,7 +91,7 @@ impl WindowLimit {
         Some(RateLimitVerdict { admitted: true, remaining, ..before })
     }
 
-    /// The verdict on a request at `now`, without counting it.
+    /// Returns the verdict on a request at `now`, without counting it.
     pub fn peek(&self, tally: &WindowTally, now: u64) -> Option<RateLimitVerdict> {
         if self.requests == 0 {
             return None;
@@ -113,17 +112,17 @@ impl WindowLimit {
 }
 
 impl WindowTally {
-    /// The window these counts belong to.
+    /// Returns the number of the window that the counts belong to.
     pub const fn window(&self) -> u64 {
         self.window
     }
 
-    /// Requests counted by this instance.
+    /// Returns the number of requests counted by this instance.
     pub const fn own(&self) -> u32 {
         self.own
     }
 
-    /// Begins a window, unless it has begun.
+    /// Begins a window, unless it is the current one.
     fn enter(&mut self, window: u64) {
         if self.window != window {
             *self = Self { window, publication: self.publication.in_a_new_window(), ..Self::default() };

@@ -13,12 +13,12 @@ use super::{
 
 /// A key of a [`Cache`].
 pub trait CacheKey: Hash + Eq + Clone {
-    /// Bytes that the key holds on the heap, roughly. Clients choose keys: those of many long searches would
-    /// take more memory than the answers.
+    /// Returns the approximate bytes that the key holds on the heap. Clients choose keys: those of many long
+    /// searches would take more memory than the answers.
     fn heap_bytes(&self) -> usize;
 }
 
-/// A key of a cache with one entry.
+/// The key of a cache with one entry.
 impl CacheKey for () {
     fn heap_bytes(&self) -> usize {
         0
@@ -41,19 +41,19 @@ pub struct Cache<K: Hash + Eq, V> {
 }
 
 impl<K: CacheKey, V: Clone> Cache<K, V> {
-    /// An empty cache of at most `capacity` bytes.
+    /// Makes an empty cache of at most `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         Self { entries: LruCache::unbounded(), capacity, bytes: 0, last: 0 }
     }
 
-    /// The arrival of a caller that has just come.
+    /// Returns the arrival of a caller that has just come.
     pub const fn arrive(&mut self) -> Arrival {
         self.last += 1;
         Arrival(self.last)
     }
 
-    /// What the caller of that arrival has to do at `now` (unix milliseconds). A lease that it gets expires
-    /// after `lease_millis`.
+    /// Returns the value, or the next step, for the caller of that arrival at `now` (unix milliseconds). A
+    /// lease that it gets expires after `lease_millis`.
     pub fn look_up(&mut self, key: &K, arrival: Arrival, now: u64, lease_millis: u64) -> CacheLookup<V> {
         // A read that begins now serves all callers that have come by now. Each read has a number of its own.
         let lease = ReadLease { began: self.arrive(), until: now.saturating_add(lease_millis) };
@@ -66,24 +66,24 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         }
     }
 
-    /// The value under the key that may be served at `now` (unix milliseconds), without a read.
+    /// Returns the value under the key that may be served at `now` (unix milliseconds), without a read.
     pub fn peek(&self, key: &K, now: u64) -> Option<V> {
         self.entries.peek(key)?.peek(now)
     }
 
-    /// The value under the key that may be served at `now` (unix milliseconds), without a read. It is the
-    /// most recently used then.
+    /// Returns the value under the key that may be served at `now` (unix milliseconds), without a read, and
+    /// makes it the most recently used.
     pub fn get(&mut self, key: &K, now: u64) -> Option<V> {
         self.entries.get(key)?.peek(now)
     }
 
-    /// The value under the key that may be served at `now`, or else one that `derive` computes, with its
-    /// bytes and the time before which it may be served (both times in unix milliseconds). It is not renewed:
-    /// its source is.
+    /// Returns the value under the key that may be served at `now`, or else one that `derive` computes, with
+    /// its bytes and the time before which it may be served (both times in unix milliseconds). The value is
+    /// not renewed; its source is.
     ///
     /// # Errors
     ///
-    /// Those of `derive`, which are not kept.
+    /// The errors of `derive`, which are not kept.
     pub fn get_or_derive<E>(
         &mut self,
         key: &K,
@@ -109,9 +109,9 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Keeps what the holder of a lease has read at `now` (unix milliseconds). Ignored if it has lost the
-    /// lease. A failure replaces no value that may still be served; that value is renewed a little later. A
-    /// value larger than the whole cache is not kept, and evicts nothing.
+    /// Keeps the result of a lease holder's read at `now` (unix milliseconds), unless it has lost the lease.
+    /// A failure replaces no value that may still be served; that value is renewed a little later. A value
+    /// larger than the whole cache is not kept, and evicts nothing.
     pub fn finish(&mut self, key: &K, lease: &ReadLease, value: V, outcome: ReadOutcome, now: u64) {
         let Some(entry) = self.entries.peek_mut(key) else { return };
         let before = room(key, entry);
@@ -128,7 +128,7 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         }
     }
 
-    /// The bytes that all entries take.
+    /// Returns the bytes that all entries take.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -154,7 +154,7 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
     }
 }
 
-/// Bytes that an entry takes, with its key.
+/// Returns the bytes that an entry takes, with its key.
 fn room<K: CacheKey, V: Clone>(key: &K, entry: &CacheEntry<V>) -> usize {
     entry.bytes().saturating_add(key.heap_bytes())
 }

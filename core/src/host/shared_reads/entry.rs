@@ -1,32 +1,32 @@
-//! One entry: its state, and every transition of it.
+//! One entry: its state, and every transition.
 
 use super::read::{Arrival, CacheLookup, ReadLease, ReadOutcome, Renewal, due_for_renewal};
 
-/// What an entry costs beside its value and its key's heap, in bytes: key, links and table.
+/// Bytes of an entry beside its value and its key's heap: key, links and table.
 pub(super) const OVERHEAD: usize = 256;
 /// Milliseconds after a read in which coalesced callers get its value, whatever its TTL.
 const HANDOVER_MILLIS: u64 = 2_000;
-/// A value is asked for often if it was served more than this many times before the last tenth of its TTL.
+/// A value is often requested if it was served more than this many times.
 const HOT: u32 = 3;
 /// Milliseconds between two attempts to renew a value, where the first failed.
 const RENEWAL_PAUSE_MILLIS: u64 = 1_000;
 
-/// A value, and which callers may have it.
+/// A value, and the callers that may have it.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<V> {
     value: V,
     bytes: usize,
-    /// When its TTL ends, unix milliseconds.
+    /// End of its TTL, unix milliseconds.
     until: u64,
-    /// When it may be renewed at the earliest, unix milliseconds.
+    /// Earliest time of its renewal, unix milliseconds.
     renew_from: u64,
-    /// How often it was served.
+    /// Number of times that it was served.
     served: u32,
-    /// More often than this it has to have been served to be renewed.
+    /// Number of times that it has to be served before another request renews it.
     hot: u32,
-    /// The last of the coalesced callers, which may have it after expiry, until the handover is over.
+    /// The last of the coalesced callers, which may have it after expiry, until the handover ends.
     shared_with: Arrival,
-    /// When the handover is over, unix milliseconds.
+    /// End of the handover, unix milliseconds.
     handed_over: u64,
 }
 
@@ -39,16 +39,16 @@ impl<V> Kept<V> {
 /// The state of an entry; the transitions are the methods that take `&mut self`.
 #[derive(Clone, Debug)]
 pub(super) enum CacheEntry<V> {
-    /// It is being read for the first time.
+    /// The value is being read for the first time.
     Reading(ReadLease),
-    /// There is a value, which may have expired.
+    /// A value, which may have expired.
     Kept(Kept<V>),
-    /// There is a value, which may have expired, and it is being read again.
+    /// A value, which may have expired and is being read again.
     Renewing(Kept<V>, ReadLease),
 }
 
 impl<V: Clone> CacheEntry<V> {
-    /// An entry of a value that was derived from another, may be served before `until`, and is not renewed.
+    /// Makes the entry of a value derived from another, which is served before `until` and is not renewed.
     pub(super) const fn derived(value: V, bytes: usize, until: u64) -> Self {
         let bytes = bytes.saturating_add(OVERHEAD);
         Self::Kept(Kept {
@@ -77,7 +77,7 @@ impl<V: Clone> CacheEntry<V> {
         }
     }
 
-    /// What a caller has to do. `lease` is the one that it gets if it has to read.
+    /// Returns the value or the caller's next step. A caller that has to read gets `lease`.
     pub(super) fn look_up(&mut self, arrival: Arrival, now: u64, lease: ReadLease) -> CacheLookup<V> {
         let being_read = self.lease().is_some_and(|held| now < held.until);
         let kept = match self {
@@ -105,7 +105,7 @@ impl<V: Clone> CacheEntry<V> {
         CacheLookup::Found(value)
     }
 
-    /// The value, where its TTL is not over.
+    /// Returns the value, if its TTL is not over.
     pub(super) fn peek(&self, now: u64) -> Option<V> {
         match self {
             Self::Kept(kept) | Self::Renewing(kept, _) if now < kept.until => Some(kept.value.clone()),
@@ -122,8 +122,8 @@ impl<V: Clone> CacheEntry<V> {
         }
     }
 
-    /// Takes what the holder of a lease has read; `last` is the last arrival so far. False if it has lost the
-    /// lease.
+    /// Takes the result of a lease holder's read; `last` is the last arrival so far. Returns false if it has
+    /// lost the lease.
     pub(super) fn finish(
         &mut self,
         lease: &ReadLease,

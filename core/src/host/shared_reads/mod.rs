@@ -1,10 +1,10 @@
-//! Values kept in memory, and reads coalesced (single-flight): concurrent callers with one key share one read
-//! of it. Plain data: a clock reading in, a decision out; the host does the reading and the waiting.
+//! An in-memory cache with coalesced reads (single-flight): concurrent callers with one key share one read of
+//! it. It is plain data, from a time to a decision; the host does the reading and the waiting.
 //!
-//! A host looks a key up ([`Cache::look_up`]) with an [`Arrival`], which says when the caller came. The
+//! A host looks a key up ([`Cache::look_up`]) with an [`Arrival`], the caller's number in their order. The
 //! caller that gets a [`ReadLease`] reads the value and [`finish`](Cache::finish)es; the others wait with
-//! timers of their own ([`next_pause`]) and look it up again. A lease is short, and a reader that lives
-//! extends it, so a reader that is lost delays the others by a lease: the next one of them to look reads.
+//! timers of their own ([`next_pause`]) and look it up again. A lease is short, and a live reader extends it,
+//! so a lost reader delays the others by one lease: then the next of them to look reads.
 //!
 //! ```text
 //!             look_up: Read              finish
@@ -16,7 +16,7 @@
 //!                                                   Renewing ----------------------+
 //! ```
 //!
-//! In every state an entry is evicted when it is the least recently used and the room is needed.
+//! In every state, the least recently used entry is evicted when the cache is full.
 //!
 //! A value is served until its TTL is over. After expiry, and with a TTL of 0, only coalesced callers get it,
 //! which came before its read began: it is as fresh as if each had read it. A failure goes to all callers

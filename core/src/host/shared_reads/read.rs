@@ -1,21 +1,21 @@
 //! The types in which a cache and its callers agree on a read: arrivals, leases and outcomes.
 
-/// When a caller came, in the order of all callers of one [`Cache`](super::Cache).
+/// A caller's arrival, in the order of all callers of one [`Cache`](super::Cache).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival(pub(super) u64);
 
-/// Milliseconds that a lease lasts. A reader that lives extends it every [`BEAT_MILLIS`], so that a lost one
-/// delays the others no longer than that, whatever it was waiting for.
+/// Milliseconds that a lease lasts. A live reader extends it every [`BEAT_MILLIS`], so a lost one delays the
+/// others by no more than a lease, whatever it was waiting for.
 pub const LEASE_MILLIS: u64 = 5_000;
-/// Milliseconds between two extensions of a lease. A clock that stands still while an instance computes, and
-/// a busy machine, leave out some.
+/// Milliseconds between two extensions of a lease. Some are skipped by a busy machine, or by a clock that
+/// stands still while an instance computes.
 pub const BEAT_MILLIS: u64 = 1_000;
 /// Milliseconds until a waiting caller looks for the first time.
 pub const FIRST_PAUSE_MILLIS: u64 = 4;
 const LONGEST_PAUSE_MILLIS: u64 = 250;
 
-/// Milliseconds until a waiting caller looks again after a pause of so many: short at first, as most reads
-/// are, and a quarter of a second in the end, as each look costs processor time.
+/// Returns the milliseconds until a waiting caller looks again after a pause of `millis`: short at first, as
+/// most reads are, and a quarter of a second in the end, as each look costs processor time.
 pub const fn next_pause(millis: u64) -> u64 {
     let next = millis + millis.div_ceil(4);
     if next < LONGEST_PAUSE_MILLIS { next } else { LONGEST_PAUSE_MILLIS }
@@ -25,11 +25,11 @@ pub const fn next_pause(millis: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLease {
     pub(super) began: Arrival,
-    /// When the lease expires, unix milliseconds.
+    /// Time of expiry, unix milliseconds.
     pub(super) until: u64,
 }
 
-/// What a caller has to do.
+/// The result of a lookup: a value, or the caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheLookup<V> {
     /// Take this value.
@@ -42,18 +42,18 @@ pub enum CacheLookup<V> {
     Wait,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// A value.
     Value {
-        /// What it takes in memory.
+        /// Size in memory.
         bytes: usize,
-        /// When it was made, unix milliseconds; before the read where it comes from another cache.
+        /// Time at which it was made, unix milliseconds; before the read if it comes from another cache.
         made_at: u64,
-        /// Its TTL from then on, in milliseconds; 0 is for coalesced callers alone.
+        /// Its TTL from `made_at` on, in milliseconds; with 0 only coalesced callers get it.
         millis: u64,
-        /// When it is read again before its TTL ends.
+        /// The rule for reading it again before its TTL ends.
         renewal: Renewal,
     },
     /// A failure.
@@ -63,7 +63,7 @@ pub enum ReadOutcome {
     },
 }
 
-/// When a value is read again before its TTL ends.
+/// A rule for reading a value again before its TTL ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
     /// In the last tenth of its TTL, if it is asked for often.
@@ -72,8 +72,8 @@ pub enum Renewal {
     InLastThird,
 }
 
-/// When a value becomes due for renewal, if it is asked for often: in the last tenth of its TTL. Unix
-/// milliseconds.
+/// Returns the time, in unix milliseconds, from which a value that is often requested is renewed: the last
+/// tenth of its TTL.
 pub const fn due_for_renewal(made_at: u64, millis: u64) -> u64 {
     made_at.saturating_add(millis - millis / 10)
 }

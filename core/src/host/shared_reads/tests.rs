@@ -1,4 +1,4 @@
-//! What a cache promises, by example and for any order of events.
+//! Tests of the cache's promises, by example and for any order of events.
 
 use super::{entry::OVERHEAD, *};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn cache() -> Cache<u8, &'static str> {
     Cache::new(1 << 20)
 }
 
-/// Comes and looks at `now`.
+/// Looks the key up at `now` as a new caller.
 fn come(cache: &mut Cache<u8, &'static str>, now: u64) -> CacheLookup<&'static str> {
     let arrival = cache.arrive();
     cache.look_up(&1, arrival, now, LEASE)
@@ -33,7 +33,7 @@ fn value(made_at: u64, millis: u64) -> ReadOutcome {
     ReadOutcome::Value { bytes: 10, made_at, millis, renewal: Renewal::IfHot }
 }
 
-/// A cache with a value that was read at once, at 0.
+/// Makes a cache with a value that was read at once, at 0.
 fn keeping(text: &'static str, millis: u64) -> Cache<u8, &'static str> {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
@@ -41,7 +41,7 @@ fn keeping(text: &'static str, millis: u64) -> Cache<u8, &'static str> {
     cache
 }
 
-/// A crowd that has arrived.
+/// Lets 99 callers arrive.
 fn crowd(cache: &mut Cache<u8, &'static str>) -> Vec<Arrival> {
     (0..99).map(|_| cache.arrive()).collect()
 }
@@ -191,7 +191,7 @@ fn the_least_recently_used_is_evicted_and_a_value_larger_than_the_cache_evicts_n
     }
 }
 
-/// What callers and readers do, by their places.
+/// Actions of callers and readers, by their indices.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Come(u8),
@@ -213,7 +213,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Values are the time they end at, and when their read began.
+    /// Values are the time they end at, and the time at which their read began.
     #[test]
     fn no_order_of_events_serves_a_value_beyond_its_ttl_or_lets_two_read_at_once(
         events in prop::collection::vec(event(), 1..120),
