@@ -176,7 +176,7 @@ fn no_folder_of_the_relayer_imports_one_of_its_own_row_or_of_a_higher_one() {
 
 #[test]
 fn no_modules_import_one_another_in_a_circle() {
-    // Of the relayer the tables of its store.
+    // Of the relayer, only the tables of its store are checked.
     let is_of_relayer = |module: &str| {
         module.strip_prefix("store::sql::").is_some_and(|table| !table.contains("::") && table != "engine")
     };
@@ -190,7 +190,7 @@ fn no_modules_import_one_another_in_a_circle() {
         for (module, imported) in &mut graph {
             imported.remove(module);
         }
-        // Modules that import nothing that is left are no part of a circle.
+        // Modules that import none of the remaining ones are not part of a circle.
         loop {
             let free = graph.iter().filter(|(_, imported)| imported.is_empty());
             let free: BTreeSet<Module> = free.map(|(module, _)| module.clone()).collect();

@@ -202,7 +202,7 @@ mod tests {
             Judgement::Judged(judged) => judged,
             Judgement::Ask(_) => presented.conclude(verdict, code, now).unwrap(),
         };
-        // Whether it was known before makes no difference.
+        // The result is the same if it was not known before.
         assert_eq!(presented.conclude(verdict, code, now).unwrap(), judged);
         judged
     }
@@ -241,7 +241,7 @@ mod tests {
             (valid.clone(), self::verdict(Some(agent()), NOW - 200), NO_CODE, "time"),
             (valid.clone(), self::verdict(Some(other), NOW), NO_CODE, "creator"),
             (valid.clone(), self::verdict(None, NOW), NO_CODE, "agentId"),
-            // A wallet with code is asked, and its signature is never recovered.
+            // A wallet with code is called, and its signature is never recovered.
             (valid.clone(), plain.clone(), code(false), "signature"),
             (acceptance(|_| {}).to_header().replace('A', "B"), plain.clone(), NO_CODE, "header"),
         ] {

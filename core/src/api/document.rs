@@ -35,7 +35,7 @@ pub struct Document {
     /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included. Answers have equal tags if they
     /// differ only in the time at which they were given, and in nothing that a client would decide by.
     pub etag: String,
-    /// The moment at which the verdict in it lapses, where time alone can make it do so.
+    /// The moment at which the verdict in it lapses by time alone, if it can.
     pub valid_until: Option<Timestamp>,
     /// The block that a verdict rests on.
     pub block: Option<IndexedAt>,
@@ -402,7 +402,7 @@ mod tests {
         let lapse = 1_001 + GRACE;
         let max_age = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).max_age(60, now);
         let lapse = lapse * 1_000;
-        // From the lapse on it is another verdict, which stays.
+        // After the lapse the verdict is another one, which stays.
         for (now, expected) in
             [(lapse - 61_000, 60), (lapse - 20_000, 20), (lapse - 19_999, 19), (lapse - 1, 0), (lapse, 60)]
         {

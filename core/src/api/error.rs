@@ -30,7 +30,7 @@ pub enum Error {
     /// 405: the path takes a body of this form.
     #[error("Method not allowed: use POST with {0}")]
     PostOnly(&'static str),
-    /// 406: the client accepts a token alone, and gets none for this reason.
+    /// 406: the client accepts only a token, and gets none for this reason.
     #[error("Not acceptable: {0}; ask for application/json")]
     NotAcceptable(&'static str),
     /// 413: the body is larger than any valid one.
@@ -229,7 +229,7 @@ impl Error {
     /// The JSON body: `{"error": message, "code": code}`.
     pub fn body(&self) -> String {
         let body = ErrorBody { error: self.to_string(), code: self.code().name() };
-        // Two strings: serialization has nothing to fail on.
+        // Serialization of two strings cannot fail.
         serde_json::to_string(&body).unwrap_or_default()
     }
 }

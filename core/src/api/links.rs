@@ -35,7 +35,7 @@ impl Route {
         let last = total.saturating_sub(1).checked_div(limit)?.saturating_mul(limit);
         let links = [
             ("first", Some(0)),
-            // Beyond the end, the page before is the last there is.
+            // For a page beyond the end, the previous page is the last one.
             ("prev", (start > 0).then(|| start.saturating_sub(limit).min(last))),
             ("next", Some(start.saturating_add(limit)).filter(|next| *next < total)),
             ("last", Some(last)),

@@ -30,7 +30,7 @@ pub(super) fn difference(left: &str, right: &str) -> Option<String> {
     }
     let same = match (parse::<String>(left), parse::<String>(right)) {
         (Some(left), Some(right)) => left == right,
-        // Numbers digit by digit, however long they are.
+        // Numbers are compared digit by digit, of any length.
         _ => left == right,
     };
     (!same).then(String::new)

@@ -8,13 +8,13 @@ use crate::eth::members::MemberError;
 /// The reason that evidence is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvidenceError {
-    /// It is not a document of evidence, or a value is not in its one spelling.
+    /// The text is not a document of evidence, or a value is not in its one spelling.
     #[error("the document is no evidence: {0}")]
     Malformed(String),
-    /// Its version is not [`VERSION`](super::VERSION).
+    /// The document's version is unknown.
     #[error("version {0} of such documents is not one that this verifier reads")]
     Version(u32),
-    /// It is not about the trusted block.
+    /// The document is not about the trusted block.
     #[error("the document is about block {document}, not about {trusted}")]
     OtherBlock {
         /// The document's.
@@ -22,7 +22,7 @@ pub enum EvidenceError {
         /// The trusted one.
         trusted: B256,
     },
-    /// It is about another chain.
+    /// The document is about another chain.
     #[error("the document is about chain {document}, not about {expected}")]
     OtherChain {
         /// The document's.
@@ -30,7 +30,7 @@ pub enum EvidenceError {
         /// The one expected.
         expected: u64,
     },
-    /// It is about another registry.
+    /// The document is about another registry.
     #[error("the document is about registry {document}, not about {expected}")]
     OtherRegistry {
         /// The document's.
@@ -38,7 +38,7 @@ pub enum EvidenceError {
         /// The one expected.
         expected: Address,
     },
-    /// It is about another wallet.
+    /// The document is about another wallet.
     #[error("the document is about wallet {document}, not about {expected}")]
     OtherWallet {
         /// The document's.
@@ -63,7 +63,7 @@ pub enum EvidenceError {
     /// The registry's address has no account at this block.
     #[error("accountProof shows that the registry did not exist at this block")]
     NoAccount,
-    /// The account proof leads to something else than an account.
+    /// The account proof leads to a value that is not an account.
     #[error("accountProof leads to something that is no account")]
     BadAccount,
     /// The proved account differs from the document.
@@ -133,7 +133,7 @@ pub enum EvidenceError {
         /// The document's value.
         document: U256,
     },
-    /// A storage proof leads to something else than the value of a slot.
+    /// A storage proof leads to bytes that are not the value of a slot.
     #[error("storageProof[{place}] leads to something that is no value of a slot")]
     BadValue {
         /// Its index.

@@ -261,7 +261,7 @@ fn forwarder_of(code: &[u8]) -> Option<Address> {
         words.insert(B256::from_slice(word));
         word.fill(0);
     }
-    // The constructor writes one address. Code with several was not made by it.
+    // The constructor writes one address, so code with several is not this contract's.
     let word = words.first().filter(|word| words.len() == 1 && word.starts_with(&[0; 12]))?;
     (keccak256(without) == AGENT_REGISTRY_CODE_HASH).then(|| Address::from_word(*word))
 }

@@ -196,7 +196,7 @@ impl Evidence {
         if let Some(expected) = expected.forwarder.filter(|expected| Some(*expected) != forwarder) {
             return Err(EvidenceError::OtherForwarder { code: forwarder, expected });
         }
-        // Texts and numbers: serialization cannot fail.
+        // Serialization of texts and numbers cannot fail.
         let found = serde_json::to_string(&verified.verdict).unwrap_or_default();
         match compare::difference(self.verdict.get(), &found) {
             Some(field) => Err(EvidenceError::Verdict { field }),

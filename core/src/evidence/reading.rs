@@ -39,7 +39,7 @@ impl Evidence {
             indexed: None,
         };
         if version > WITHOUT_LIABILITY && members.has("indexed") {
-            // Nothing proves it, so no verifier goes by it.
+            // No proof covers it, so no verifier relies on it.
             let _ = members.object("indexed");
         }
         members.end();

@@ -145,7 +145,7 @@ mod tests {
             let expected = keys.contains(&target).then(|| vec![target]);
             prop_assert_eq!(lookup(root, &[target], &proof), Ok(expected.clone()));
             prop_assert!(verify_proof(root, path(&[target]), expected, &proof).is_ok());
-            // Neither shorter nor longer, nor in another order.
+            // Shorter, longer and reordered proofs are refused.
             let short = proof.get(..proof.len() - 1).unwrap();
             prop_assert_eq!(lookup(root, &[target], short), Err(ProofError::Truncated));
             for again in &proof {

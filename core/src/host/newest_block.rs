@@ -40,7 +40,7 @@ mod tests {
         let mut newest = NewestBlock::default();
         assert!(newest.may_have(u64::MAX, at(100)), "none was seen yet");
         newest.see(500, at(100));
-        // An older one says nothing.
+        // An older block changes nothing.
         newest.see(400, at(900));
         for (number, seconds, expected) in [
             (0, 100, true),

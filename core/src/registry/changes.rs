@@ -165,7 +165,7 @@ impl ChangeList {
     pub fn events(&self) -> String {
         let mut text = String::with_capacity(64 + self.data.len() * 360);
         for change in &self.data {
-            // Strings and numbers: serialization has nothing to fail on, nor has writing to a String.
+            // Serialization of strings and numbers cannot fail, nor can writing to a String.
             let json = serde_json::to_string(change).unwrap_or_default();
             let _ = write!(text, "id: {}\nevent: change\ndata: {json}\n\n", change.cursor);
         }

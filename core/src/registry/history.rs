@@ -46,7 +46,7 @@ json::serialize_as_text!(HistoryCursor);
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum AgentEvent {
-    /// It was registered, which counts as the first attestation.
+    /// The agent was registered, which counts as the first attestation.
     Registered {
         /// The wallet that registered it.
         #[serde(with = "json::Checksummed")]
@@ -63,13 +63,13 @@ pub enum AgentEvent {
         #[serde(with = "json::Integer")]
         generation: U256,
     },
-    /// Its attestation was renewed.
+    /// The agent's attestation was renewed.
     Attested {
         /// The wallet that attested.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
-    /// Revenue was reported.
+    /// Revenue of the agent was reported.
     RevenueReported {
         /// The wallet that reported it.
         #[serde(with = "json::Checksummed")]
@@ -82,7 +82,7 @@ pub enum AgentEvent {
         /// The category.
         category: String,
     },
-    /// A regulator suspended it.
+    /// A regulator suspended the agent.
     Suspended {
         /// The regulator.
         #[serde(with = "json::Checksummed")]
@@ -90,13 +90,13 @@ pub enum AgentEvent {
         /// The regulator's reason.
         reason: String,
     },
-    /// A regulator reinstated it.
+    /// A regulator reinstated the agent.
     Reactivated {
         /// The regulator.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
-    /// A regulator revoked it. Final.
+    /// A regulator revoked the agent, which is final.
     Revoked {
         /// The regulator.
         #[serde(with = "json::Checksummed")]
@@ -104,13 +104,13 @@ pub enum AgentEvent {
         /// The regulator's reason.
         reason: String,
     },
-    /// Its own side terminated it. Final.
+    /// The agent's own side terminated it, which is final.
     Terminated {
         /// The wallet that terminated it.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
-    /// A child of it was registered.
+    /// A child of the agent was registered.
     ChildRegistered {
         /// The child.
         child_agent_id: AgentId,

@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(size(&root), 6);
         let notes: Vec<bool> = root.children[0].children.iter().map(|node| node.note.is_some()).collect();
         assert_eq!(notes, [true, true, false, true]);
-        // Of all agents that are children of all, repetitions count as nodes.
+        // Every agent is a child of every agent: repetitions count as nodes.
         let registry: BTreeMap<u64, Vec<u64>> = (1..=200).map(|id| (id, (1..=200).collect())).collect();
         assert!(size(&tree(1, &registry).0) <= MAX_NODES);
         let (root, _) = tree(1, &BTreeMap::from([(1, vec![2, 9]), (2, vec![])]));

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((shown.by_category["other"], shown.other_categories), (shown.total_amount, None));
         let json = serde_json::to_value(&shown).unwrap();
         assert_eq!((&json["otherCurrencies"], json.get("otherCategories")), (&650.into(), None));
-        // Of equal sums the first texts are stated.
+        // Of equal sums, those with the first texts are stated.
         let equal = (1..=101).rev().map(|number| report(U256::from(7), &format!("c{number:03}"), "a"));
         let shown = RevenueAggregate::of(&equal.collect::<Vec<_>>()).shown(Vec::new());
         assert_eq!(shown.by_currency.keys().last().unwrap(), "c100");

@@ -45,7 +45,7 @@ fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<St
 
 /// Asks these nodes. Returns the answer, and what is known of them afterwards.
 fn ask_all(recorded: &Recorded, mut nodes: Vec<Node>) -> (Result<String, Error>, Endpoints) {
-    // The methods with an outcome of their own at a node with which nothing is wrong.
+    // A node without a fault has a scripted outcome for four methods.
     let is_right = nodes[0].quirks.faulty.is_none() && nodes[0].quirks.outcomes.len() == 4;
     let now = Timestamp::from_seconds(number_of(recorded.block["timestamp"].as_str().unwrap()));
     let (route, registry) = (Route::Evidence(recorded.wallet), recorded.registry);

@@ -113,7 +113,7 @@ fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
     let recorded = Recorded::load("provision");
     let (document, code_hash) = (recorded.document(), recorded.code_hash());
     let code = recorded.code.trim_matches('"');
-    // The recorded code trusts a forwarder; the hash that is known is that of code with none.
+    // The recorded code trusts a forwarder; the known hash is that of code without one.
     assert_eq!(alloy_primitives::keccak256(alloy_primitives::hex::decode(code).unwrap()), code_hash);
     for place in [2 + FORWARDER_PLACES[0] * 2 + 24, 2, code.len() - 1] {
         let digit = if code.as_bytes()[place] == b'0' { "1" } else { "0" };
@@ -126,7 +126,7 @@ fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
     // Another contract's code needs no voucher for its hash, but its layout is unknown.
     let other = Recorded { code: json!(format!("{code}00")).to_string(), ..recorded };
     assert!(matches!(other.make(), Err(EvidenceError::OtherCode { .. })));
-    // Nor does the constructor write two addresses, or more than one of 20 bytes.
+    // Nor is code recognised with two different forwarders, or one of more than 20 bytes.
     let recorded = Recorded::load("provision");
     for place in [2 + FORWARDER_PLACES[1] * 2 + 63, 2 + FORWARDER_PLACES[2] * 2] {
         let mut changed = code.to_owned();
@@ -144,7 +144,7 @@ fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
     let (expected, code) = (Address::repeat_byte(1), verified.forwarder);
     let refused = EvidenceError::OtherForwarder { code, expected };
     assert_eq!(evidence::verify(&document, &asking(expected)), Err(refused));
-    // What an index adds is no part of the proof, whatever it says.
+    // An index's data is not part of the proof, whatever it says.
     let more = document.replacen('{', "{\"indexed\":{\"liability\":{\"basis\":\"accepted\"}},", 1);
     assert_eq!(evidence::verify(&more, &recorded.expected()), Ok(verified));
 }
@@ -171,7 +171,7 @@ fn other_code_needs_a_layout_that_the_verifier_vouches_for() {
     let wallet_to_agent = alloy_primitives::U256::from(4);
     let vouched = Expected { layout: Some(Layout { wallet_to_agent, ..recorded.layout }), ..expected };
     assert!(matches!(refused(&older, &vouched), EvidenceError::OtherSlot { place: 0, .. }));
-    // Never a wrong proof: it is not even made.
+    // A wrong proof is not even made.
     let made = recorded.foreign(B256::repeat_byte(1)).make();
     assert_eq!(made.unwrap_err(), EvidenceError::OtherCode { code_hash });
     let mut recorded = Recorded::load("provision");

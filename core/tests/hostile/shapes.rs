@@ -75,7 +75,7 @@ fn aggregates(honest: &[u8], each: Each<'_, Vec<u8>>) {
         let data = IMulticall3::aggregate3Call::abi_encode_returns(&results);
         each(&format!("{name} of call {place}"), data);
     };
-    // The first four calls are for the block; of more calls than there are kinds, one of each is enough.
+    // The first four calls are for the block. The next four cover every kind of call.
     for place in (4..8).filter(|place| *place < honest.len()) {
         returns(&mut |name, data| with(place, name, true, &data));
         let reason = Revert { reason: "x".repeat(HALF - 10_000) };

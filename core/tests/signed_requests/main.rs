@@ -155,7 +155,7 @@ fn rules_of_a_route_refuse_or_admit() {
         let judged = vector.verify_as(&eoa_only, Some(AccountState::Code { accepts }));
         assert_eq!(judged, Err(RefusalCode::UnsupportedAccount));
     }
-    // Code is looked for, and asked only where it has a say.
+    // Code is looked for in either case, and called only where it decides.
     for (rules, is_asked) in [(&eoa_only, false), (&rules(), true)] {
         let mut attempts = vector.with(|request| Attempts::of(request, rules, vector.now)).unwrap();
         let query = AccountQuery::of(&attempts.next().unwrap(), None, Timestamp::default());
@@ -195,11 +195,11 @@ fn only_the_accounts_own_signature_of_65_bytes_is_admitted() {
     let with =
         |bytes: &[u8]| vector.clone().set("signature", format!("request=:{}:", Base64::encode_string(bytes)));
     assert!(with(&bytes).verify(&rules()).is_ok());
-    // What else is no signature: `forward`. Here a recovery id of 0 is not read as 27.
+    // The tests of `forward` have more malformed signatures. Here a recovery id of 0 is not read as 27.
     for wrong in [&bytes[..64], &[&bytes[..64], &[0]].concat(), &[&bytes[..64], &[28]].concat(), &[]] {
         assert_eq!(with(wrong).verify(&rules()), Err(RefusalCode::BadSignature), "{wrong:?}");
     }
-    // Code decides alone, whatever its key signed.
+    // An account's code decides alone, whatever its key signed.
     let denied = vector.verify_as(&rules(), Some(AccountState::Code { accepts: false }));
     assert_eq!(denied, Err(RefusalCode::BadSignature));
     assert!(with(b"opaque").verify_as(&rules(), Some(AccountState::Code { accepts: true })).is_ok());

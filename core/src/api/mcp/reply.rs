@@ -59,7 +59,7 @@ impl Reply {
 
 /// Serializes a text as JSON.
 pub(super) fn quoted(text: &str) -> String {
-    // A string: serialization has nothing to fail on.
+    // Serialization of a string cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 

@@ -59,7 +59,7 @@ impl Message {
         match Request::parse(body) {
             Ok(Some(request)) => Self::of(&request, headers)
                 .unwrap_or_else(|refusal| Self::Answered(refusal.reply(Some(request.id)))),
-            // A notification: none has an effect.
+            // No notification has an effect here.
             Ok(None) => Self::Answered(Reply { status: 202, body: String::new() }),
             Err(refusal) => Self::Answered(refusal.reply(None)),
         }

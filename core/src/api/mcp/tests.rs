@@ -165,7 +165,7 @@ fn clients_that_begin_with_a_handshake_get_the_same_tools() {
         assert_eq!(body["id"], "a");
     }
     let agreed = Headers { version: Some("2025-11-25".to_owned()), ..bare.clone() };
-    // Nothing of the later revision: clients of these refuse members that an empty result does not have.
+    // No members of the later revision: earlier clients refuse them in an empty result.
     assert_eq!(answered(&agreed, &message("ping", json!({}))).1["result"], json!({}));
     let (_, body) = answered(&agreed, &message("tools/list", json!({})));
     assert_eq!(body["result"].as_object().unwrap().len(), 1);

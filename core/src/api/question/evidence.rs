@@ -161,8 +161,7 @@ impl Question {
             };
             // The contract's own answer at that block.
             let verdict = Kya::of(wallet, agent, grace, as_of.block_timestamp, as_of).as_proved();
-            // Compared as text: the document holds text, and comparing structs would be one more kilobyte of
-            // code.
+            // Compared as text, which the document holds: comparing structs takes one more kilobyte of code.
             if serde_json::to_string(&verdict).ok().as_deref() != Some(evidence.verdict.get()) {
                 let reason = "the contract's own answer at this block is another than its storage gives";
                 return Err(Halt::Error(Error::WrongLayout(reason)));

@@ -115,7 +115,7 @@ impl Question {
         let excerpt = self.excerpt.as_ref().and_then(LateExcerpt::get);
         let scan = self.scan.as_ref().filter(|_| excerpt.is_none());
         if self.excerpt.as_ref().is_some_and(LateExcerpt::is_awaited) {
-            // Requested along: the excerpt is of use only with the number of agents.
+            // Requested in the same round trip: an excerpt is useless without the number of agents.
             let _ = registry.total();
         }
         match (&self.excerpt, excerpt, scan) {
@@ -127,11 +127,11 @@ impl Question {
         let rows = scan.iter().map(|scan| scan.rows()).collect();
         let covered = CoveredAgents::of(excerpt, rows, &wallets.into_iter().collect());
         for wallet in covered.of_wallet.keys() {
-            // The holder by the scan is still the holder if the scan is current: so its ancestors are read
-            // along.
+            // If the source is current, its holder is still the holder, so its ancestors are read in this
+            // round trip.
             let holder = covered.agents_of(*wallet).find(|(_, row)| !has_ended(row));
             let path = holder.and_then(|(_, row)| covered.path(row.parent).ok()).unwrap_or_default();
-            // An agent that is active by the index may have ended since.
+            // An agent that is active in the index may have ended since.
             let holder = holder.map(|(id, _)| id).filter(|_| excerpt.is_some());
             for id in path.into_iter().chain(holder) {
                 // Only requested here; the answer is read in `assemble`.
@@ -193,7 +193,7 @@ impl<'a> PastSources<'a> {
         }
         let mut rows = covered.rows.clone();
         rows.push(registry.rows(count + 1, Detail::Rows, Some(total))?);
-        // Not `from`, as in `lineage::grow`.
+        // `BTreeSet::from` would bring in a sort of addresses.
         let mut wallets = BTreeSet::new();
         wallets.insert(wallet);
         self.assemble(&CoveredAgents::of(covered.excerpt, rows, &wallets), registry, wallet, agent)
@@ -216,7 +216,7 @@ impl<'a> PastSources<'a> {
         for (id, row) in before {
             let row = match has_ended(row) {
                 true => *row,
-                // Active by the scan, and ended since.
+                // Active in the scan, it may have ended since.
                 false if self.reads_missing => Row { status: registry.status(id)? as u8, ..*row },
                 false => {
                     former = Err(UnknownBecause::ScanOutdated);

@@ -75,7 +75,7 @@ fn sort(query: &str) -> Result<Sort, Error> {
     let sort = optional(query, "sort", rule, |text| {
         let (is_descending, key) = text.strip_prefix('-').map_or((false, text), |key| (true, key));
         let key = match key {
-            // The registry counts ids up as it registers.
+            // Ids ascend in the order of registration.
             "id" | "registration" => SortKey::Id,
             "attestation" => SortKey::Attestation,
             _ => return None,
@@ -107,7 +107,7 @@ fn compliant(query: &str) -> Result<Option<bool>, Error> {
 /// Parses the words to search for, joined by single spaces; words without a letter or digit are left out.
 fn text(query: &str) -> Result<Option<String>, Error> {
     let Some(text) = parameter(query, "q")? else { return Ok(None) };
-    // Forms write spaces as plus signs, which are part of no word.
+    // HTML forms write spaces as plus signs, which no word contains.
     let is_separator = |character: char| character == ' ' || character.is_ascii_control() || character == '+';
     let has_letter = |word: &&str| word.bytes().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
     let words: Vec<&str> = text.split(is_separator).filter(has_letter).collect();
@@ -115,6 +115,6 @@ fn text(query: &str) -> Result<Option<String>, Error> {
         let rule = "must hold a word, in at most 200 characters";
         return Err(Error::InvalidParameter { field: "q", rule });
     }
-    // Spellings that find the same share an answer.
+    // Queries that differ only in case find the same agents, and so share an answer.
     Ok(Some(words.join(" ").to_ascii_lowercase()))
 }

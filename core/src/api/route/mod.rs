@@ -293,12 +293,12 @@ impl Route {
             Self::History { .. } => ("/api/v1/agent/:id/history", Cache::Agent, Source::Index),
             Self::Revenue { .. } => ("/api/v1/agent/:id/revenue", Cache::None, Source::Calls),
             Self::RevenueAggregate => ("/api/v1/revenue/aggregate", Cache::Agent, Source::Registry),
-            // Evidence stays true, but a client that asks for it wants that of a block as new as a verdict's.
+            // Evidence stays true, but clients that ask for it want a block as new as a verdict's.
             Self::Evidence(_) | Self::Kya { history: true, .. } => {
                 ("/api/v1/kya/:wallet", Cache::Kya, Source::DependentCalls)
             }
             Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
-            // A few wallets make so many lists that these would evict everything else from a cache.
+            // A few wallets make enough different lists to evict everything else from a cache.
             Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
             Self::KyaRange(_) => ("/api/v1/kya/range/:prefix", Cache::Kya, Source::Snapshot),
             // The changes are as fresh as the verdicts that they change.

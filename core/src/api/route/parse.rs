@@ -166,7 +166,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidParameter`] where there are none, or too many.
+    /// [`Error::InvalidParameter`] for an empty or a too long list.
     pub fn kya_list(wallets: Vec<WalletInput>, block: Option<BlockId>) -> Result<Self, Error> {
         if wallets.is_empty() || wallets.len() > KYA_BODY_MAX {
             return Err(Error::InvalidParameter {

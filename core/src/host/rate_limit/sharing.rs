@@ -215,7 +215,7 @@ mod tests {
             reads += usize::from(tally.begin_read(&SHARING, 1, then));
         }
         assert_eq!((reads, writes), (1, 1));
-        // A client that goes on is read about with each write.
+        // For a client that goes on, each write is followed by a read.
         let task = admit(&mut tally, START + 300).unwrap();
         let then = START + 300 + task.after_millis;
         assert_eq!(tally.publish(&SHARING, 1, then), Some(41));
@@ -242,7 +242,7 @@ mod tests {
     fn what_200_busy_clients_cost_an_instance_in_a_minute_has_a_ceiling() {
         let (mut ceiling, mut tallies) = (Ceiling::default(), vec![WindowTally::default(); 200]);
         let (mut writes, mut reads, mut last_minute) = (0, 0, 0);
-        // A minute of a request a second for each, and what each second leaves to do.
+        // For a minute each client sends a request a second, and its task runs.
         for second in 0..60 {
             let now = START + second * 1_000;
             for tally in &mut tallies {
@@ -302,7 +302,7 @@ mod tests {
             let mut unpublished_since = vec![None; instances];
             let mut attempts = 0;
             let mut latency = latencies.iter().copied().cycle();
-            // By time; the counter orders events at the same time.
+            // Ordered by time; a counter orders events at the same time.
             let mut events = BTreeSet::new();
             let mut time = START;
             for (place, (instance, gap)) in requests.iter().enumerate() {
@@ -314,7 +314,7 @@ mod tests {
             while let Some((now, _, instance, event)) = events.pop_first() {
                 let (tally, unpublished) = (&mut tallies[instance], &mut unpublished_since[instance]);
                 place += 1;
-                // Where no write fails, the store has a busy client's count at most a second late.
+                // If no write fails, the store has a busy client's count at most a second late.
                 let is_late = unpublished.is_some_and(|since| now - since > SHARING.pause_millis);
                 prop_assert!(!failures.is_empty() || !is_late);
                 match event {

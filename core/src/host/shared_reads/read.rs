@@ -66,7 +66,7 @@ pub enum ReadOutcome {
 /// A rule for reading a value again before its TTL ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// In the last tenth of its TTL, if it is asked for often.
+    /// In the last tenth of its TTL, if it is often requested.
     IfHot,
     /// In the last third of its TTL, for the first caller then.
     InLastThird,

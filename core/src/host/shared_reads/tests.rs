@@ -61,7 +61,7 @@ fn of_a_crowd_one_reads_and_the_others_get_what_it_read_after_they_came() {
     cache.finish(&1, &reader, "answer", value(40, MINUTE), 40);
     all_get(&mut cache, &first, 41, "answer");
 
-    // What is not kept is read once more for all who came meanwhile.
+    // A value that is not kept is read once more for all callers that came meanwhile.
     let mut cache = self::cache();
     let first = lease(come(&mut cache, 0));
     let crowd = crowd(&mut cache);
@@ -261,7 +261,7 @@ proptest! {
                     readers.push((key, lease, now));
                 }
                 CacheLookup::Read(lease) => {
-                    // Where there is room nothing is evicted, and then there is one reader at a time.
+                    // If there is room, no entry is evicted, and there is one reader at a time.
                     let others = readers.iter().filter(|(of, held, _)| *of == key && now < held.until);
                     prop_assert!(capacity < 4 * (OVERHEAD + 2_000) || others.count() == 0);
                     readers.push((key, lease, now));

@@ -94,25 +94,25 @@ pub enum Decision {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
-    /// No live agent has the wallet. Decides.
+    /// Decisive: no live agent has the wallet.
     NotRegistered,
-    /// A regulator has stopped the agent, which cannot attest until it is reactivated. Decides.
+    /// Decisive: a regulator has stopped the agent, which cannot attest until it is reactivated.
     Suspended,
-    /// A regulator has ended the agent, and the registry still names it for the wallet. Decides.
+    /// Decisive: a regulator has ended the agent, and the registry still names it for the wallet.
     Revoked,
-    /// Its own side has ended the agent, and the registry still names it for the wallet. Decides.
+    /// Decisive: the agent's own side has ended it, and the registry still names it for the wallet.
     Terminated,
-    /// The last attestation is older than the grace period. Decides.
+    /// Decisive: the last attestation is older than the grace period.
     AttestationExpired,
-    /// A former agent of the wallet was revoked. A remark, without effect on the decision.
+    /// Remark without effect on the decision: a former agent of the wallet was revoked.
     FormerAgentRevoked,
-    /// A former agent of the wallet has terminated. A remark.
+    /// Remark without effect on the decision: a former agent of the wallet was terminated.
     FormerAgentTerminated,
-    /// An ancestor of the agent is not Active. A remark.
+    /// Remark without effect on the decision: an ancestor of the agent is not Active.
     AncestorNotActive,
 }
 
-/// An agent's record, reduced to what a verdict on its wallet needs.
+/// An agent's record, reduced to the part that a verdict on its wallet needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
