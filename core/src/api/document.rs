@@ -48,7 +48,7 @@ pub struct Document {
 impl Document {
     /// The document of a shape that answers a route.
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
-        let About { size_hint, clock_members, valid_until, block, links } = shape.about(route);
+        let DocumentMetadata { size_hint, clock_members, valid_until, block, links } = shape.about(route);
         let body = json::text(&shape, size_hint.max(128));
         let etag = match clock_members.is_empty() && shape.mask_clock_fields() {
             true => Tagger::tag(&shape),
@@ -84,7 +84,7 @@ const VERDICT_BYTES: usize = 900;
 
 /// The metadata of a [`Document`], and hints for making it.
 #[derive(Default)]
-pub(crate) struct About {
+pub(crate) struct DocumentMetadata {
     /// Approximate bytes of the JSON, where they are many: a text that grows by doubling takes three times
     /// its size.
     pub(super) size_hint: usize,
@@ -100,7 +100,7 @@ pub(crate) struct About {
     pub(super) links: Option<String>,
 }
 
-impl About {
+impl DocumentMetadata {
     /// Returns the metadata of a list from an index.
     fn indexed(size_hint: usize, as_of: &IndexedAt, links: Option<String>) -> Self {
         Self { size_hint, clock_members: vec![member("asOf", as_of)], links, ..Self::default() }
@@ -110,8 +110,8 @@ impl About {
 /// The content of an answer.
 pub(crate) trait Shape: Serialize {
     /// Returns the metadata of the document with this content that answers a route.
-    fn about(&self, _: &Route) -> About {
-        About::default()
+    fn about(&self, _: &Route) -> DocumentMetadata {
+        DocumentMetadata::default()
     }
 
     /// Sets the fields that change with the clock alone to constants, for the entity tag. Returns false if
@@ -127,20 +127,24 @@ impl Shape for LineageNode {}
 impl Shape for RevenueAggregate {}
 
 impl Shape for AgentPage {
-    fn about(&self, route: &Route) -> About {
-        About { size_hint: 256 + self.data.len() * 160, links: route.links(self.total), ..About::default() }
+    fn about(&self, route: &Route) -> DocumentMetadata {
+        DocumentMetadata {
+            size_hint: 256 + self.data.len() * 160,
+            links: route.links(self.total),
+            ..DocumentMetadata::default()
+        }
     }
 }
 
 impl Shape for RevenueHistory {
-    fn about(&self, route: &Route) -> About {
-        About { links: route.links(U256::from(self.total)), ..About::default() }
+    fn about(&self, route: &Route) -> DocumentMetadata {
+        DocumentMetadata { links: route.links(U256::from(self.total)), ..DocumentMetadata::default() }
     }
 }
 
 impl Shape for Kya {
-    fn about(&self, _: &Route) -> About {
-        About {
+    fn about(&self, _: &Route) -> DocumentMetadata {
+        DocumentMetadata {
             size_hint: VERDICT_BYTES,
             clock_members: clock_members_of(self),
             valid_until: self.valid_until,
@@ -151,44 +155,48 @@ impl Shape for Kya {
 }
 
 impl Shape for KyaList {
-    fn about(&self, _: &Route) -> About {
+    fn about(&self, _: &Route) -> DocumentMetadata {
         let size_hint = 128 + self.data.len() * VERDICT_BYTES;
-        About { size_hint, clock_members: clock_members_of_all(&self.data), ..About::default() }
+        DocumentMetadata {
+            size_hint,
+            clock_members: clock_members_of_all(&self.data),
+            ..DocumentMetadata::default()
+        }
     }
 }
 
 impl Shape for Ancestors {
-    fn about(&self, _: &Route) -> About {
-        About { clock_members: vec![member("asOf", &self.as_of)], ..About::default() }
+    fn about(&self, _: &Route) -> DocumentMetadata {
+        DocumentMetadata { clock_members: vec![member("asOf", &self.as_of)], ..DocumentMetadata::default() }
     }
 }
 
 impl Shape for AgentHistory {
-    fn about(&self, _: &Route) -> About {
+    fn about(&self, _: &Route) -> DocumentMetadata {
         let Self { agent_id: id, limit, next, .. } = *self;
         let at = |cursor, relation| {
             format!("<{}>; rel=\"{relation}\"", Route::History { id, limit, cursor }.canonical())
         };
         let next = next.map(|next| format!(", {}", at(Some(next), "next")));
         let links = at(None, "first") + next.as_deref().unwrap_or_default();
-        About::indexed(256 + self.data.len() * 320, &self.as_of, Some(links))
+        DocumentMetadata::indexed(256 + self.data.len() * 320, &self.as_of, Some(links))
     }
 }
 
 impl Shape for AgentList {
-    fn about(&self, route: &Route) -> About {
-        About::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
+    fn about(&self, route: &Route) -> DocumentMetadata {
+        DocumentMetadata::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
     }
 }
 
 impl Shape for Liable {
-    fn about(&self, route: &Route) -> About {
-        About::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
+    fn about(&self, route: &Route) -> DocumentMetadata {
+        DocumentMetadata::indexed(512 + self.data.len() * 512, &self.as_of, route.cursor_links(self.next))
     }
 }
 
 impl Shape for ChangeList {
-    fn about(&self, route: &Route) -> About {
+    fn about(&self, route: &Route) -> DocumentMetadata {
         let links = match *route {
             Route::Changes { limit, liable, .. } => {
                 let next = Route::Changes { since: Since::Cursor(self.next), limit, liable };
@@ -196,7 +204,7 @@ impl Shape for ChangeList {
             }
             _ => None,
         };
-        About::indexed(256 + self.data.len() * 320, &self.as_of, links)
+        DocumentMetadata::indexed(256 + self.data.len() * 320, &self.as_of, links)
     }
 }
 
@@ -208,8 +216,12 @@ impl Shape for AgentDetail {
 }
 
 impl Shape for ComplianceList {
-    fn about(&self, route: &Route) -> About {
-        About { size_hint: self.size_hint(), links: route.cursor_links(self.next), ..About::default() }
+    fn about(&self, route: &Route) -> DocumentMetadata {
+        DocumentMetadata {
+            size_hint: self.size_hint(),
+            links: route.cursor_links(self.next),
+            ..DocumentMetadata::default()
+        }
     }
 
     fn mask_clock_fields(&mut self) -> bool {

@@ -79,13 +79,13 @@ impl Query for ScanQuery {
 }
 
 /// An agent with a readable record.
-struct Member<'a> {
+struct ReadableAgent<'a> {
     id: AgentId,
     status: Status,
     row: &'a Row,
 }
 
-impl Member<'_> {
+impl ReadableAgent<'_> {
     /// Returns the agent's cursor in a list by attestation.
     fn place(&self) -> AgentCursor {
         AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
@@ -160,11 +160,11 @@ impl Scan {
         self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()
     }
 
-    fn members(&self) -> impl DoubleEndedIterator<Item = Result<Member<'_>, UnknownStatus>> + Clone {
+    fn members(&self) -> impl DoubleEndedIterator<Item = Result<ReadableAgent<'_>, UnknownStatus>> + Clone {
         self.rows.iter().filter(|(_, row)| row.record_is_readable()).map(|(id, row)| {
             let (agent_id, number) = (U256::from(id), row.status);
             let status = Status::from_number(number).ok_or(UnknownStatus { agent_id, number })?;
-            Ok(Member { id: AgentId(agent_id), status, row })
+            Ok(ReadableAgent { id: AgentId(agent_id), status, row })
         })
     }
 
@@ -186,7 +186,7 @@ impl Scan {
         };
         let mut stats = DetailedStats::empty(stats);
         for member in self.members() {
-            let Member { status, row, .. } = member.map_err(QueryError::from)?;
+            let ReadableAgent { status, row, .. } = member.map_err(QueryError::from)?;
             stats.count(status, U256::from(row.generation), self.judge(status, row, 0, now).is_compliant());
         }
         stats.rate();
@@ -199,7 +199,7 @@ impl Scan {
     fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, Error> {
         let (mut total, mut data) = (0_u64, Vec::new());
         for member in self.members() {
-            let Member { id, status: found, row } = member.map_err(QueryError::from)?;
+            let ReadableAgent { id, status: found, row } = member.map_err(QueryError::from)?;
             if found == status {
                 let on_page = u128::from(total) >= page.skipped() && (data.len() as u64) < page.limit;
                 if on_page {
@@ -235,7 +235,7 @@ impl Scan {
             }
             stalest_first.push(member);
         }
-        stalest_first.sort_by_key(Member::place);
+        stalest_first.sort_by_key(ReadableAgent::place);
         let mut next = None;
         if let Some(CompliancePage { limit, cursor }) = page {
             let behind = stalest_first.partition_point(|member| Some(member.place()) <= cursor);
@@ -243,10 +243,10 @@ impl Scan {
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             if stalest_first.len() > limit {
                 stalest_first.truncate(limit);
-                next = stalest_first.last().map(Member::place);
+                next = stalest_first.last().map(ReadableAgent::place);
             }
         }
-        let item = |Member { id, status, row }| {
+        let item = |ReadableAgent { id, status, row }| {
             let index = usize::try_from(id.0).unwrap_or(usize::MAX);
             let child_count = children.get(index).copied().unwrap_or_default();
             ComplianceListItem {

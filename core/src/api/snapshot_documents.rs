@@ -1,7 +1,7 @@
 //! Verdicts from a snapshot of the registry: the same documents as from the chain at the snapshot's block.
 
 use super::{
-    document::{About, Document, Shape, clock_members_of_all, member},
+    document::{Document, DocumentMetadata, Shape, clock_members_of_all, member},
     error::Error,
     question::{LIST_SCOPE_BYTES, TOO_LONG, malformed},
     route::Route,
@@ -82,12 +82,12 @@ fn list(wallets: &[WalletInput], verdict: impl Fn(Address) -> Option<Kya>) -> Op
 }
 
 impl Shape for KyaRange {
-    fn about(&self, _: &Route) -> About {
+    fn about(&self, _: &Route) -> DocumentMetadata {
         let until = |item: &KyaItem| match item {
             KyaItem::Verdict(kya) => kya.valid_until,
             KyaItem::Failed(_) => None,
         };
-        About {
+        DocumentMetadata {
             size_hint: 256 + self.data.len() * 900,
             clock_members: match clock_members_of_all(&self.data) {
                 members if members.is_empty() => vec![member("asOf", &self.as_of)],

@@ -16,12 +16,12 @@ pub struct LeaseLimits {
 /// The leases of an instance.
 #[derive(Debug)]
 pub struct Leases<K> {
-    open: Vec<Lease<K>>,
+    open: Vec<LeaseEntry<K>>,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Lease<K> {
+struct LeaseEntry<K> {
     number: u64,
     holder: K,
     amount: usize,
@@ -48,7 +48,7 @@ impl<K: PartialEq> Leases<K> {
         until: u64,
     ) -> Option<u64> {
         self.open.retain(|lease| now < lease.until);
-        let sum = |is_counted: &dyn Fn(&Lease<K>) -> bool| {
+        let sum = |is_counted: &dyn Fn(&LeaseEntry<K>) -> bool| {
             self.open.iter().filter(|lease| is_counted(lease)).map(|lease| lease.amount).sum::<usize>()
         };
         let fits = |used: usize, limit: usize| used.saturating_add(amount.min(limit)) <= limit && limit > 0;
@@ -59,7 +59,7 @@ impl<K: PartialEq> Leases<K> {
         }
         self.last += 1;
         let amount = amount.min(limits.per_instance);
-        self.open.push(Lease { number: self.last, holder, amount, until });
+        self.open.push(LeaseEntry { number: self.last, holder, amount, until });
         Some(self.last)
     }
 

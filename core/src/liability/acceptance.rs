@@ -68,7 +68,7 @@ pub struct Acceptance {
 /// An acceptance as the EIP-712 message that wallets show.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Message<'a> {
+struct AcceptanceMessage<'a> {
     agent_id: DecimalId,
     #[serde(with = "json::Checksummed")]
     creator: Address,
@@ -180,7 +180,7 @@ impl Acceptance {
     /// this scope.
     #[must_use]
     pub fn typed_data(&self, operational_scope: &str) -> String {
-        let message = Message {
+        let message = AcceptanceMessage {
             agent_id: self.agent_id,
             creator: self.creator,
             agent_wallet: self.agent_wallet,

@@ -104,7 +104,7 @@ impl LiableWallet {
     #[must_use]
     pub fn typed_data(&self, domain: &DomainName) -> String {
         let (domain, not_before, not_after) = (domain.as_str(), self.not_before, self.not_after);
-        let message = Message { haftungsperson: self.wallet, domain, not_before, not_after };
+        let message = DomainMessage { haftungsperson: self.wallet, domain, not_before, not_after };
         let separator = signed::domain(self.chain_id, self.registry);
         json::text(&TypedData::new::<LiableDomain>(&separator, message), 1_024)
     }
@@ -143,7 +143,7 @@ impl LiableWallet {
 /// A statement for a domain as the EIP-712 message that wallets show.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Message<'a> {
+struct DomainMessage<'a> {
     #[serde(with = "json::Checksummed")]
     haftungsperson: Address,
     domain: &'a str,

@@ -7,14 +7,14 @@ use super::Recorded;
 use crate::common::{host::finish, prelude::*};
 
 /// A fault of a node: a method, the number of its requests that are affected, and their outcome.
-type Wrong = (&'static str, u32, Result<Value, Value>);
+type NodeFault = (&'static str, u32, Result<Value, Value>);
 
-fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
+fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<NodeFault> {
     Some((method, u32::MAX, outcome))
 }
 
 /// Makes a node that answers as anvil did, except for its fault.
-fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
+fn node(recorded: &Recorded, wrong: Option<NodeFault>) -> Node {
     let number = |name: &str| number_of(recorded.block[name].as_str().unwrap());
     let registry = PlainRegistry { agents: vec![record(recorded)], ..PlainRegistry::with_agents(0) };
     let mut node = Node::new(registry.clone());
@@ -37,7 +37,7 @@ fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
 }
 
 /// Asks a node, and with two endpoints also one without a fault behind it.
-fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
+fn ask(recorded: &Recorded, wrong: Option<NodeFault>, endpoints: usize) -> Result<String, Error> {
     let mut nodes = vec![node(recorded, wrong), node(recorded, None)];
     nodes.truncate(endpoints);
     ask_all(recorded, nodes).0

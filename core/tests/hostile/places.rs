@@ -13,13 +13,13 @@ use crate::common::{host::finish, prelude::*, proofs, requests};
 const BATCHES: usize = 12;
 
 /// A reader of a node.
-pub(crate) struct Place {
+pub(crate) struct NodeReader {
     pub(crate) name: String,
     node: Node,
-    reads: Reads,
+    reads: ReaderKind,
 }
 
-enum Reads {
+enum ReaderKind {
     Question(Route),
     Fill,
     Refresh,
@@ -27,14 +27,14 @@ enum Reads {
 }
 
 /// A request, and an honest node's result.
-pub(crate) struct Asked {
+pub(crate) struct HonestExchange {
     pub(crate) request: Value,
     pub(crate) result: Value,
 }
 
-impl Place {
+impl NodeReader {
     /// Makes a reader of a node with a few agents and with events in its newest block.
-    fn new(name: &str, undeployed: Undeployed, reads: Reads) -> Self {
+    fn new(name: &str, undeployed: Undeployed, reads: ReaderKind) -> Self {
         let registry = PlainRegistry::with_agents(5);
         let mut node = Node::new(registry.clone());
         for (number, events) in [(99, vec![]), (100, vec![1, 2])] {
@@ -46,13 +46,14 @@ impl Place {
     }
 
     /// Returns the requests of each batch, answered honestly.
-    pub(crate) fn requests(&self) -> Vec<Vec<Asked>> {
+    pub(crate) fn requests(&self) -> Vec<Vec<HonestExchange>> {
         let asked = RefCell::new(Vec::new());
         self.post(|batch, node| {
             let reply = node.post(batch).1;
             let results = requests(str::from_utf8(&reply).unwrap());
             let both = requests(&batch.body).into_iter().zip(results);
-            let both = both.map(|(request, reply)| Asked { request, result: reply["result"].clone() });
+            let both =
+                both.map(|(request, reply)| HonestExchange { request, result: reply["result"].clone() });
             asked.borrow_mut().push(both.collect());
             reply
         });
@@ -77,7 +78,7 @@ impl Place {
             if batches > BATCHES { Err(Failure::Unreachable) } else { Ok((200, answer(batch, &mut node))) }
         };
         match &self.reads {
-            Reads::Question(route) => {
+            ReaderKind::Question(route) => {
                 let asked = Question { route: route.clone(), ..question("/health") };
                 let mut run = Run::new(asked, CANONICAL_ADDRESS, Limits::default());
                 return match finish(&mut run, reply) {
@@ -85,9 +86,9 @@ impl Place {
                     Err(error) => error.body().len(),
                 };
             }
-            Reads::Fill => drop(upkeep(&Database::new(), settings(), NOW, reply)),
-            Reads::Refresh => drop(upkeep(&self.filled(), settings(), NOW, reply)),
-            Reads::History => {
+            ReaderKind::Fill => drop(upkeep(&Database::new(), settings(), NOW, reply)),
+            ReaderKind::Refresh => drop(upkeep(&self.filled(), settings(), NOW, reply)),
+            ReaderKind::History => {
                 let database = self.filled();
                 let (state, agent) = (State::load(&database).unwrap(), (AgentId::from(1), 50, None));
                 let query = HistoryQuery::new(&database, &state, REGISTRY, agent).unwrap();
@@ -116,21 +117,21 @@ const TARGETS: [&str; 6] = [
     "/api/v1/kya/0x0000000000000000000000000000000000000001?history=1",
 ];
 
-pub(crate) fn all() -> Vec<Place> {
+pub(crate) fn all() -> Vec<NodeReader> {
     use Undeployed::{Override, Refused};
-    let question = |target: &str| Reads::Question(Route::parse(target).unwrap());
+    let question = |target: &str| ReaderKind::Question(Route::parse(target).unwrap());
     let same = vec![WalletInput::Wallet(record(1, 0).agentWallet); KYA_BODY_MAX];
-    let same = Reads::Question(Route::kya_list(same, None).unwrap());
+    let same = ReaderKind::Question(Route::kya_list(same, None).unwrap());
     let mut places = vec![
-        Place::new("the same wallet a hundred times", Override, same),
+        NodeReader::new("the same wallet a hundred times", Override, same),
         // A node that does not run the lens is asked for all records and histories through getters.
-        Place::new(TARGETS[4], Refused, question(TARGETS[4])),
-        Place::new("history", Override, Reads::History),
+        NodeReader::new(TARGETS[4], Refused, question(TARGETS[4])),
+        NodeReader::new("history", Override, ReaderKind::History),
     ];
-    places.extend(TARGETS.map(|target| Place::new(target, Override, question(target))));
+    places.extend(TARGETS.map(|target| NodeReader::new(target, Override, question(target))));
     for undeployed in [Override, Refused] {
-        places.push(Place::new("fill", undeployed, Reads::Fill));
-        places.push(Place::new("refresh", undeployed, Reads::Refresh));
+        places.push(NodeReader::new("fill", undeployed, ReaderKind::Fill));
+        places.push(NodeReader::new("refresh", undeployed, ReaderKind::Refresh));
     }
     places
 }

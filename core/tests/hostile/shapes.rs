@@ -7,7 +7,7 @@ use registry_core::eth::abi::IAgentRegistry::{AgentSuspended, RevenueReported};
 use registry_core::eth::abi::IMulticall3::{self, IMulticall3Calls};
 use registry_core::eth::abi::IRegistryLens::walkCall;
 
-use crate::{common::prelude::*, places::Asked};
+use crate::{common::prelude::*, places::HonestExchange};
 
 pub(crate) const MB: usize = 1_000_000;
 /// Bytes of return data: their hexadecimal digits make a reply of 1 MB.
@@ -39,10 +39,10 @@ fn sized(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A consumer of named replies, one at a time, as all of them take gigabytes.
-type Each<'a, T> = &'a mut dyn FnMut(&str, T);
+type ReplySink<'a, T> = &'a mut dyn FnMut(&str, T);
 
 /// Makes return data of one call. Bytes that are not UTF-8 triple when they are decoded.
-fn returns(each: Each<'_, Vec<u8>>) {
+fn returns(each: ReplySink<'_, Vec<u8>>) {
     for size in [0, 13_125, 250_000] {
         let text = sized(&vec![0xff; size]);
         let report = [words(&[1, 2, 7 * 32, 7 * 32, 5, 6, 7]), text.clone()].concat();
@@ -61,7 +61,7 @@ fn returns(each: Each<'_, Vec<u8>>) {
 }
 
 /// Makes return data of `aggregate3`; `honest` is an honest node's.
-fn aggregates(honest: &[u8], each: Each<'_, Vec<u8>>) {
+fn aggregates(honest: &[u8], each: ReplySink<'_, Vec<u8>>) {
     for success in [0, 1] {
         for size in [0, 4, 13_125, 60_000, 400_000] {
             let result = [words(&[success, 64]), sized(&vec![0xff; size])].concat();
@@ -84,7 +84,7 @@ fn aggregates(honest: &[u8], each: Each<'_, Vec<u8>>) {
 }
 
 /// Makes answers of the lens.
-fn slices(data: &[u8], each: Each<'_, Vec<u8>>) {
+fn slices(data: &[u8], each: ReplySink<'_, Vec<u8>>) {
     let call = walkCall::abi_decode(data).unwrap();
     let full = call.detail == U256::from(2);
     let row = if full { 86 } else { 62 };
@@ -110,7 +110,7 @@ fn slices(data: &[u8], each: Each<'_, Vec<u8>>) {
 }
 
 /// Makes lists of logs.
-fn logs(filter: &Value, each: Each<'_, String>) {
+fn logs(filter: &Value, each: ReplySink<'_, String>) {
     let (agent, by) = (B256::from(U256::from(1)), B256::ZERO);
     let log = |event: B256, data: &[u8]| {
         json!({
@@ -172,7 +172,7 @@ pub(crate) fn proofs(honest: &Value) -> Vec<(String, String)> {
 }
 
 /// Makes results that fit no method, and errors.
-fn anything(each: Each<'_, String>) {
+fn anything(each: ReplySink<'_, String>) {
     let reason = hex::encode_prefixed(Revert { reason: "x".repeat(HALF - 1_000) }.abi_encode());
     for (name, outcome) in [
         ("numbers", fill(r#""result":["#, "0,", "]")),
@@ -194,7 +194,7 @@ fn anything(each: Each<'_, String>) {
 }
 
 /// Makes bodies that fit no request.
-fn bodies(each: Each<'_, String>) {
+fn bodies(each: ReplySink<'_, String>) {
     for (name, body) in [
         ("answers", fill("[", "{},", "{}]")),
         ("answers with an id", fill("[", r#"{"id":0,"result":0},"#, "{}]")),
@@ -209,14 +209,14 @@ fn bodies(each: Each<'_, String>) {
 
 /// Makes replies to a batch: for each request every result that fits its method, and for the first batch also
 /// those that fit any or none.
-pub(crate) fn replies(at: usize, batch: &[Asked], each: Each<'_, String>) {
+pub(crate) fn replies(at: usize, batch: &[HonestExchange], each: ReplySink<'_, String>) {
     if at == 0 {
         bodies(each);
     }
-    for (place, Asked { request, result: honest }) in batch.iter().enumerate() {
+    for (place, HonestExchange { request, result: honest }) in batch.iter().enumerate() {
         let (method, call) = (request["method"].as_str().unwrap(), &request["params"][0]);
         let mut reply = |name: &str, outcome: String| {
-            let outcome_of = |(other, Asked { request, result }): (usize, &Asked)| {
+            let outcome_of = |(other, HonestExchange { request, result }): (usize, &HonestExchange)| {
                 let honest = || format!(r#""result":{result}"#);
                 let outcome = if other == place { outcome.clone() } else { honest() };
                 format!(r#"{{"id":{},{outcome}}}"#, request["id"])

@@ -14,7 +14,7 @@ use registry_core::{
     token::StatedAt,
 };
 
-use crate::message::{Message, rules};
+use crate::message::{EditableRequest, rules};
 
 fn policy(rules: SignatureRules, agents: AgentPolicy) -> RoutePolicy {
     RoutePolicy {
@@ -31,7 +31,7 @@ fn policy(rules: SignatureRules, agents: AgentPolicy) -> RoutePolicy {
 }
 
 /// Returns the step that asks about the account of a message.
-fn account<'a>(policy: &'a RoutePolicy, message: &Message) -> AccountStep<'a> {
+fn account<'a>(policy: &'a RoutePolicy, message: &EditableRequest) -> AccountStep<'a> {
     match message.with(|request| policy.decide(request, Timestamp::from_seconds(message.now))) {
         DecisionStep::Account(account) => account,
         other => panic!("{other:?}"),
@@ -51,9 +51,9 @@ fn code(step: DecisionStep<'_>) -> &'static str {
 fn a_route_for_accounts_without_code_says_so_to_others_whichever_key_signed() {
     let eoa_only = SignatureRules { posture: Posture::EoaOnly, ..rules() };
     let policy = policy(eoa_only, AgentPolicy::default());
-    let vector = Message::vector();
+    let vector = EditableRequest::vector();
     // Its signature is that of an unknown key.
-    let other = Message { target: "/items".to_owned(), ..vector.clone() };
+    let other = EditableRequest { target: "/items".to_owned(), ..vector.clone() };
     for (message, state, expected) in [
         (&vector, Some(AccountState::Code { accepts: true }), "unsupported_account"),
         (&other, Some(AccountState::Code { accepts: true }), "unsupported_account"),
@@ -91,7 +91,7 @@ fn verdict(block_time: u64) -> Arc<Verdict> {
 fn an_agent_is_refused_for_want_of_an_attestation_only_where_it_could_be_asked_for() {
     let liability = Some(LiabilityRule { basis: vec![Basis::Attested], attested_seconds: 60 });
     let agents = AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
-    let (policy, message) = (policy(rules(), agents), Message::vector());
+    let (policy, message) = (policy(rules(), agents), EditableRequest::vector());
     let block_time = message.now + 5;
     let attested =
         || match account(&policy, &message).answer(Some(AccountState::NoCode), Some(verdict(block_time))) {

@@ -19,7 +19,7 @@ mod signing;
 
 use alloy_primitives::{Address, hex, keccak256};
 use base64ct::{Base64, Encoding as _};
-use message::{ADDRESS, COMPONENTS, Message, parameters, rules};
+use message::{ADDRESS, COMPONENTS, EditableRequest, parameters, rules};
 use registry_core::eth::timestamp::Timestamp;
 use registry_core::gate::{
     AccountQuery, AccountState, Attempts, Dialect, Links, Outcome, Posture, RefusalCode, SignatureRules,
@@ -28,7 +28,7 @@ use registry_core::gate::{
 
 #[test]
 fn the_vector_of_the_specification_is_admitted() {
-    let message = Message::vector();
+    let message = EditableRequest::vector();
     let attempt = message.verify(&rules()).unwrap();
     assert_eq!(message.base.len(), 449);
     assert_eq!(keccak256(format!("\x19Ethereum Signed Message:\n449{}", message.base)), message.hash);
@@ -44,8 +44,8 @@ fn the_vector_of_the_specification_is_admitted() {
 const NONCE: &str = r#"nonce="EjRWeJCrze8BI0VniavN7w";"#;
 
 /// Signs the vector's request anew with these parameters.
-fn signed(components: &[&str], parameters: &str) -> Message {
-    Message::vector().sign(components, parameters)
+fn signed(components: &[&str], parameters: &str) -> EditableRequest {
+    EditableRequest::vector().sign(components, parameters)
 }
 
 /// Returns the parameters with the vector's times.
@@ -61,7 +61,7 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         RequestValidityTooLong, SignatureInputInvalid, SignatureMissing, SignatureTooLarge,
         UnsupportedAccount, UnsupportedAlgorithm, UnsupportedChain,
     };
-    let vector = Message::vector;
+    let vector = EditableRequest::vector;
     let input = |from: &str, to: &str| vector().input(from, to);
     let keyid = format!(r#""eip155:1:{ADDRESS}""#);
     let without =
@@ -94,19 +94,19 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         (InvalidKeyid, input(&format!(";keyid={keyid}"), "")),
         (UnsupportedChain, input("eip155:1:", "eip155:8453:")),
         (UnsupportedAccount, vector().set("signature", format!("request=:{wrapped}:"))),
-        (RequestNotYetValid, Message { now: 1_699_999_969, ..vector() }),
-        (RequestExpired, Message { now: 1_700_000_091, ..vector() }),
-        (RequestExpired, Message { now: u64::MAX, ..vector() }),
+        (RequestNotYetValid, EditableRequest { now: 1_699_999_969, ..vector() }),
+        (RequestExpired, EditableRequest { now: 1_700_000_091, ..vector() }),
+        (RequestExpired, EditableRequest { now: u64::MAX, ..vector() }),
         (RequestValidityTooLong, signed(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_061))),
         (InsufficientCoverage, input("\"@query\"", "\"@query\";req")),
         (ContentDigestRequired, undigested().sign(&without("content-digest"), &usual())),
         (ContentDigestRequired, undigested()),
-        (BadContentDigest, Message { content: r#"{"hello":"World"}"#.to_owned(), ..vector() }),
-        (BadContentDigest, Message { content: String::new(), ..vector() }),
+        (BadContentDigest, EditableRequest { content: r#"{"hello":"World"}"#.to_owned(), ..vector() }),
+        (BadContentDigest, EditableRequest { content: String::new(), ..vector() }),
         (BadContentDigest, appended("content-digest", ",")),
         (NonceRequired, signed(&COMPONENTS, &usual().replace(NONCE, ""))),
         (UnsupportedAlgorithm, input(";tag", ";alg=\"ecdsa\";tag")),
-        (BadSignature, Message { target: "/items?view=brief".to_owned(), ..vector() }),
+        (BadSignature, EditableRequest { target: "/items?view=brief".to_owned(), ..vector() }),
     ];
     for (from, to) in [
         (";created=1700000000", ""),
@@ -141,7 +141,7 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
 #[test]
 fn limits_of_time_and_length_are_inclusive() {
     for now in [1_699_999_970, 1_700_000_090] {
-        assert!(Message { now, ..Message::vector() }.verify(&rules()).is_ok(), "{now}");
+        assert!(EditableRequest { now, ..EditableRequest::vector() }.verify(&rules()).is_ok(), "{now}");
     }
     let longer = signed(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_061));
     assert!(longer.verify(&SignatureRules { longest_validity: 61, ..rules() }).is_ok());
@@ -149,7 +149,7 @@ fn limits_of_time_and_length_are_inclusive() {
 
 #[test]
 fn rules_of_a_route_refuse_or_admit() {
-    let vector = Message::vector();
+    let vector = EditableRequest::vector();
     let eoa_only = SignatureRules { posture: Posture::EoaOnly, ..rules() };
     for accepts in [true, false] {
         let judged = vector.verify_as(&eoa_only, Some(AccountState::Code { accepts }));
@@ -178,7 +178,7 @@ fn rules_of_a_route_refuse_or_admit() {
 
 #[test]
 fn a_nonce_that_was_spent_is_refused_and_a_later_candidate_may_still_win() {
-    let message = Message::vector();
+    let message = EditableRequest::vector();
     let mut attempts = message.with(|request| Attempts::of(request, &rules(), message.now)).unwrap();
     assert!(attempts.next().unwrap().judge(AccountState::NoCode).is_ok());
     attempts.refuse(RefusalCode::NonceReused);
@@ -188,7 +188,7 @@ fn a_nonce_that_was_spent_is_refused_and_a_later_candidate_may_still_win() {
 
 #[test]
 fn only_the_accounts_own_signature_of_65_bytes_is_admitted() {
-    let vector = Message::vector();
+    let vector = EditableRequest::vector();
     let bytes = hex!(
         "fc1a444e8b24c64309eb9b9199a3543e20706f0c20eb3dc2c440c9270118444231d47c27f396752fc5e546920b1b1e2af34c9e88dba0633694b153d688f701d01b"
     );
@@ -207,7 +207,7 @@ fn only_the_accounts_own_signature_of_65_bytes_is_admitted() {
 
 #[test]
 fn an_account_that_cannot_be_read_is_unavailable_before_any_failure_that_no_retry_can_help() {
-    let message = Message::vector();
+    let message = EditableRequest::vector();
     assert_eq!(message.verify_as(&rules(), None), Err(RefusalCode::SignatureVerificationUnavailable));
     let message = message.edit("signature-input", |input| {
         format!("{}, {input}", input.replace("request=", "first=").replace("eip155:1:", "eip155:2:"))
@@ -217,7 +217,7 @@ fn an_account_that_cannot_be_read_is_unavailable_before_any_failure_that_no_retr
 
 #[test]
 fn a_failing_candidate_hides_none_behind_it() {
-    let vector = Message::vector();
+    let vector = EditableRequest::vector();
     let (input, signature) = (vector.field("signature-input"), vector.field("signature"));
     let inputs = [
         input.replace("request=", "unsigned="),
@@ -248,7 +248,7 @@ fn any_order_of_components_and_parameters_is_legal_and_kept() {
     let parameters = format!(
         r#";tag="erc8128";keyid="eip155:1:{ADDRESS}";nonce="n";expires=1700000060;created=1700000000"#
     );
-    assert!(Message::vector().sign(&reversed, &parameters).verify(&rules()).is_ok());
+    assert!(EditableRequest::vector().sign(&reversed, &parameters).verify(&rules()).is_ok());
 }
 
 #[test]
@@ -256,55 +256,56 @@ fn the_published_clients_dialect_is_admitted_where_it_is_on() {
     let parameters =
         format!(r#";created=1700000000;expires=1700000060;nonce="n";keyid="erc8128:1:{ADDRESS}""#);
     let published = ["@authority", "@method", "@path", "@query", "content-digest"];
-    let message = Message::vector().sign(&published, &parameters);
+    let message = EditableRequest::vector().sign(&published, &parameters);
     assert_eq!(message.verify(&rules()).unwrap().dialect, Dialect::Untagged);
     let tagged_only = SignatureRules { dialects: vec![Dialect::Tagged], ..rules() };
     assert_eq!(message.verify(&tagged_only), Err(RefusalCode::NoAcceptableSignature));
     let untagged_only = SignatureRules { dialects: vec![Dialect::Untagged], ..rules() };
-    assert_eq!(Message::vector().verify(&untagged_only), Err(RefusalCode::NoAcceptableSignature));
+    assert_eq!(EditableRequest::vector().verify(&untagged_only), Err(RefusalCode::NoAcceptableSignature));
     // Without content and query it covers neither; a query added later is not covered.
-    let bare = Message { target: "/items".to_owned(), content: String::new(), ..Message::vector() };
+    let bare =
+        EditableRequest { target: "/items".to_owned(), content: String::new(), ..EditableRequest::vector() };
     let bare = bare.set("content-digest", None).sign(&published[..3], &parameters);
     assert!(bare.verify(&rules()).is_ok());
-    let queried = |target: &str| Message { target: target.to_owned(), ..bare.clone() };
+    let queried = |target: &str| EditableRequest { target: target.to_owned(), ..bare.clone() };
     assert!(queried("/items?").verify(&rules()).is_ok(), "an empty query is none to these clients");
     queried("/items?view=full").is_refused(RefusalCode::InsufficientCoverage);
     // Another profile's tag is never read as this dialect.
-    let other = Message::vector().sign(&published, &format!("{parameters};tag=\"other\""));
+    let other = EditableRequest::vector().sign(&published, &format!("{parameters};tag=\"other\""));
     other.is_refused(RefusalCode::NoAcceptableSignature);
 }
 
 #[test]
 fn a_challenge_lists_what_to_sign_and_for_which_chain() {
-    let elsewhere = Message::vector().input("eip155:1:", "eip155:8453:");
+    let elsewhere = EditableRequest::vector().input("eip155:1:", "eip155:8453:");
     let answer = elsewhere.with(|request| {
         Outcome::Refused(RefusalCode::UnsupportedChain).answer(request, &rules(), &Links::default())
     });
     let challenge = "ERC8128 error=\"unsupported_chain\", chains=\"eip155:1\"".to_owned();
     assert!(answer.headers.contains(&("www-authenticate", challenge)), "{answer:?}");
-    let accept = |message: &Message, rules: &SignatureRules| {
+    let accept = |message: &EditableRequest, rules: &SignatureRules| {
         let outcome = Outcome::Refused(RefusalCode::SignatureMissing);
         let answer = message.with(|request| outcome.answer(request, rules, &Links::default()));
         assert_eq!(answer.status, 401);
         let (_, accept) = answer.headers.into_iter().find(|(name, _)| *name == "accept-signature").unwrap();
         accept
     };
-    let bare = Message { content: String::new(), ..Message::vector() };
+    let bare = EditableRequest { content: String::new(), ..EditableRequest::vector() };
     let bare = bare.set("content-type", None).set("content-digest", None);
     let baseline =
         r#"request=("@scheme" "@authority" "@method" "@path" "@query");created;expires;tag="erc8128""#;
     assert_eq!(accept(&bare, &rules()), baseline);
     let rules = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
     let all = baseline.replace("\"@query\"", r#""@query" "content-digest" "content-type" "x-order""#);
-    assert_eq!(accept(&Message::vector(), &rules), all);
+    assert_eq!(accept(&EditableRequest::vector(), &rules), all);
     // What is listed for each request is not listed again for the route, and such a signature is admitted.
     let named = ["content-type", "x-order", "content-digest"].map(str::to_owned).to_vec();
     let rules = SignatureRules { components: named, ..rules };
-    let ordered = Message::vector().set("x-order", "7".to_owned());
+    let ordered = EditableRequest::vector().set("x-order", "7".to_owned());
     assert_eq!(accept(&ordered, &rules), all);
     let listed: Vec<&str> = COMPONENTS.into_iter().chain(["x-order"]).collect();
     assert!(ordered.sign(&listed, &usual()).verify(&rules).is_ok());
     let untagged = SignatureRules { dialects: vec![Dialect::Untagged], components: Vec::new(), ..rules };
     let of_old = r#"request=("@authority" "@method" "@path" "@query" "content-digest");created;expires"#;
-    assert_eq!(accept(&Message::vector(), &untagged), of_old);
+    assert_eq!(accept(&EditableRequest::vector(), &untagged), of_old);
 }

@@ -16,7 +16,7 @@ pub(crate) const COMPONENTS: [&str; 7] =
 
 /// A request that can be changed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct EditableRequest {
     #[serde(rename = "clock")]
     pub(crate) now: u64,
     pub(crate) origin: String,
@@ -29,7 +29,7 @@ pub(crate) struct Message {
     pub(crate) hash: B256,
 }
 
-impl Message {
+impl EditableRequest {
     /// Returns the specification's positive vector.
     pub(crate) fn vector() -> Self {
         serde_json::from_str(include_str!("../vectors/erc8128.json")).unwrap()

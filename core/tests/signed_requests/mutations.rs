@@ -2,7 +2,7 @@
 
 use registry_core::gate::{Links, Origin, Outcome, SignatureRules};
 
-use crate::message::{COMPONENTS, Message, parameters, rules};
+use crate::message::{COMPONENTS, EditableRequest, parameters, rules};
 use crate::random::{Random, setting};
 
 /// Replaces, adds or removes one byte of a text.
@@ -21,7 +21,7 @@ fn changed(text: &str, random: &mut Random) -> String {
 #[test]
 fn a_request_that_is_not_the_one_signed_is_never_admitted() {
     let mut random = Random::seeded(0);
-    let vector = Message::vector().set("x-order", "7 of 9".to_owned());
+    let vector = EditableRequest::vector().set("x-order", "7 of 9".to_owned());
     let extended: Vec<&str> = COMPONENTS.into_iter().chain(["x-order"]).collect();
     let signed = vector.sign(&extended, &parameters(1_700_000_000, 1_700_000_060));
     assert!(signed.verify(&rules()).is_ok());
@@ -69,7 +69,7 @@ fn no_field_panics() {
     let mut random = Random::seeded(1);
     let rules = SignatureRules { components: vec!["x".to_owned()], longest_validity: u64::MAX, ..rules() };
     for _ in 0..setting("GATE_MUTATIONS", 20_000) {
-        let mut message = Message::vector();
+        let mut message = EditableRequest::vector();
         for _ in 0..=random.below(4) {
             let index = random.place(message.fields.len());
             let value = &mut message.fields[index].1;

@@ -3,7 +3,7 @@
 use alloy_primitives::B256;
 use registry_core::gate::{Account, RefusalCode, SigningTerms, Unsigned};
 
-use crate::message::{ADDRESS, Message, rules, signature_of};
+use crate::message::{ADDRESS, EditableRequest, rules, signature_of};
 
 const NOW: u64 = 1_790_000_000;
 
@@ -12,8 +12,8 @@ fn terms(nonce: &str) -> SigningTerms<'_> {
     SigningTerms { account, created: NOW, valid_seconds: 60, nonce }
 }
 
-fn message(method: &str, target: &str, fields: &[(&str, &str)], content: &str) -> Message {
-    Message {
+fn message(method: &str, target: &str, fields: &[(&str, &str)], content: &str) -> EditableRequest {
+    EditableRequest {
         now: NOW + 5,
         origin: "https://api.example".to_owned(),
         method: method.to_owned(),

@@ -46,7 +46,7 @@ pub struct Headers {
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct McpRequest<'a> {
     /// A string or a whole number.
     pub(super) id: &'a RawValue,
     pub(super) method: Cow<'a, str>,
@@ -82,7 +82,7 @@ struct Meta<'a> {
 
 /// The reason that a message has no result.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct McpError {
     status: u16,
     code: i32,
     message: String,
@@ -90,7 +90,7 @@ pub(super) struct Refusal {
     data: String,
 }
 
-impl Refusal {
+impl McpError {
     fn new(status: u16, code: i32, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), data: String::new() }
     }
@@ -119,9 +119,9 @@ impl Refusal {
 }
 
 /// Makes the error of a method that this server does not have.
-pub(super) fn unknown_method(era: Era, method: &str) -> Refusal {
+pub(super) fn unknown_method(era: Era, method: &str) -> McpError {
     let status = if era == Era::Stateless { 404 } else { 200 };
-    Refusal::new(status, METHOD_NOT_FOUND, format!("Method not found: {method}"))
+    McpError::new(status, METHOD_NOT_FOUND, format!("Method not found: {method}"))
 }
 
 /// Returns whether this JSON is an object.
@@ -136,21 +136,21 @@ fn is_id(json: &RawValue) -> bool {
 }
 
 /// Returns the messages of a batch; `None` if the body is not a batch, or the client's revision has none.
-pub(super) fn batch<'a>(headers: &Headers, body: &'a [u8]) -> Option<Result<Vec<&'a RawValue>, Refusal>> {
+pub(super) fn batch<'a>(headers: &Headers, body: &'a [u8]) -> Option<Result<Vec<&'a RawValue>, McpError>> {
     if headers.version.as_deref().is_some_and(|version| version > BATCHING) {
         return None;
     }
     let messages: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
     let is_taken = (1..=BATCH_MAX).contains(&messages.len());
     let message = "Invalid request: a batch must have 1 to 20 messages";
-    Some(if is_taken { Ok(messages) } else { Err(Refusal::new(400, INVALID_REQUEST, message)) })
+    Some(if is_taken { Ok(messages) } else { Err(McpError::new(400, INVALID_REQUEST, message)) })
 }
 
-impl<'a> Request<'a> {
+impl<'a> McpRequest<'a> {
     /// Reads a message; `None` for a notification.
-    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, Refusal> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, McpError> {
         #[derive(Deserialize)]
-        struct Message<'a> {
+        struct JsonRpcMessage<'a> {
             #[serde(borrow)]
             jsonrpc: Cow<'a, str>,
             /// A `null` is present, but not an allowed id.
@@ -162,13 +162,13 @@ impl<'a> Request<'a> {
             params: Option<&'a RawValue>,
         }
         let json: &RawValue = serde_json::from_slice(body)
-            .map_err(|_| Refusal::new(400, PARSE_ERROR, "Parse error: the body is not JSON"))?;
-        let invalid = |message| Refusal::new(400, INVALID_REQUEST, message);
+            .map_err(|_| McpError::new(400, PARSE_ERROR, "Parse error: the body is not JSON"))?;
+        let invalid = |message| McpError::new(400, INVALID_REQUEST, message);
         let not_one = || invalid("Invalid request: the body must be one JSON-RPC request");
         if !is_object(json) {
             return Err(not_one());
         }
-        let Message { jsonrpc, id, method, params } =
+        let JsonRpcMessage { jsonrpc, id, method, params } =
             serde_json::from_str(json.get()).map_err(|_| not_one())?;
         if jsonrpc != "2.0" {
             return Err(invalid("Invalid request: jsonrpc must be \"2.0\""));
@@ -180,14 +180,14 @@ impl<'a> Request<'a> {
         let params = match params {
             None => Params::default(),
             Some(params) if is_object(params) => serde_json::from_str(params.get())
-                .map_err(|error| Refusal::new(400, INVALID_PARAMS, format!("Invalid params: {error}")))?,
+                .map_err(|error| McpError::new(400, INVALID_PARAMS, format!("Invalid params: {error}")))?,
             Some(_) => return Err(invalid("Invalid request: params must be an object")),
         };
         Ok(Some(Self { id, method, params }))
     }
 
     /// Returns the era of the client, after checking that the headers match the message.
-    pub(super) fn era(&self, headers: &Headers) -> Result<Era, Refusal> {
+    pub(super) fn era(&self, headers: &Headers) -> Result<Era, McpError> {
         let Params { meta, name, .. } = &self.params;
         let header = headers.version.as_deref();
         let is_earlier = |version: &str| EARLIER.contains(&version);
@@ -196,15 +196,15 @@ impl<'a> Request<'a> {
         }
         let missing = |key| {
             let rule = "must be in _meta of each request, as of revision";
-            Refusal::new(400, INVALID_PARAMS, format!("Invalid params: {key} {rule} {REVISION}"))
+            McpError::new(400, INVALID_PARAMS, format!("Invalid params: {key} {rule} {REVISION}"))
         };
         let version = meta.version.as_deref();
         let version = version.ok_or_else(|| missing("io.modelcontextprotocol/protocolVersion"))?;
         must_match("MCP-Protocol-Version", header, version)?;
         if version != REVISION {
             let data = format!(r#"{{"supported":{},"requested":{}}}"#, versions(), quoted(version));
-            let refusal = Refusal::new(400, UNSUPPORTED_VERSION, "Unsupported protocol version");
-            return Err(Refusal { data, ..refusal });
+            let refusal = McpError::new(400, UNSUPPORTED_VERSION, "Unsupported protocol version");
+            return Err(McpError { data, ..refusal });
         }
         if !meta.capabilities.is_some_and(is_object) {
             return Err(missing("io.modelcontextprotocol/clientCapabilities"));
@@ -218,26 +218,26 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the revision that a handshake agrees on: the requested one, else the newest.
-    pub(super) fn agreed(&self) -> Result<&'static str, Refusal> {
+    pub(super) fn agreed(&self) -> Result<&'static str, McpError> {
         let missing =
-            || Refusal::new(200, INVALID_PARAMS, "Invalid params: protocolVersion must be a revision");
+            || McpError::new(200, INVALID_PARAMS, "Invalid params: protocolVersion must be a revision");
         let asked = self.params.version.as_deref().ok_or_else(missing)?;
         let [newest, ..] = EARLIER;
         Ok(EARLIER.into_iter().find(|known| asked == *known).unwrap_or(newest))
     }
 
     /// Checks that a list is requested from its beginning.
-    pub(super) fn begins_list(&self) -> Result<(), Refusal> {
+    pub(super) fn begins_list(&self) -> Result<(), McpError> {
         let message = "Invalid params: cursor: the list has one page";
         match self.params.cursor {
             None => Ok(()),
-            Some(_) => Err(Refusal::new(200, INVALID_PARAMS, message)),
+            Some(_) => Err(McpError::new(200, INVALID_PARAMS, message)),
         }
     }
 
     /// Returns the route of a call; the inner error is for the model to read.
-    pub(super) fn call(&self) -> Result<Result<Route, Error>, Refusal> {
-        let invalid = |message: String| Refusal::new(200, INVALID_PARAMS, message);
+    pub(super) fn call(&self) -> Result<Result<Route, Error>, McpError> {
+        let invalid = |message: String| McpError::new(200, INVALID_PARAMS, message);
         let name = self.params.name.as_deref();
         let name =
             name.ok_or_else(|| invalid("Invalid params: name must be the name of a tool".to_owned()))?;
@@ -248,7 +248,7 @@ impl<'a> Request<'a> {
     }
 }
 
-fn must_match(name: &str, header: Option<&str>, body: &str) -> Result<(), Refusal> {
+fn must_match(name: &str, header: Option<&str>, body: &str) -> Result<(), McpError> {
     if header == Some(body) {
         return Ok(());
     }
@@ -258,7 +258,7 @@ fn must_match(name: &str, header: Option<&str>, body: &str) -> Result<(), Refusa
         }
         None => format!("Header mismatch: {name} is missing"),
     };
-    Err(Refusal::new(400, HEADER_MISMATCH, message))
+    Err(McpError::new(400, HEADER_MISMATCH, message))
 }
 
 /// Decodes a header's value: plain ASCII, or `=?base64?...?=` around other text; `None` if malformed.

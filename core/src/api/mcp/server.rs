@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    message::{self, Headers, Refusal, Request},
+    message::{self, Headers, McpError, McpRequest},
     reply::{Era, Reply, SERVER, quoted, versions},
     tools,
 };
@@ -56,7 +56,7 @@ impl Message {
     }
 
     fn single(headers: &Headers, body: &[u8]) -> Self {
-        match Request::parse(body) {
+        match McpRequest::parse(body) {
             Ok(Some(request)) => Self::of(&request, headers)
                 .unwrap_or_else(|refusal| Self::Answered(refusal.reply(Some(request.id)))),
             // No notification has an effect here.
@@ -65,7 +65,7 @@ impl Message {
         }
     }
 
-    fn of(request: &Request<'_>, headers: &Headers) -> Result<Self, Refusal> {
+    fn of(request: &McpRequest<'_>, headers: &Headers) -> Result<Self, McpError> {
         let era = request.era(headers)?;
         let result = match (era, request.method.as_ref()) {
             (Era::Stateless, "server/discover") => {
@@ -107,12 +107,12 @@ impl Call {
 
 /// Makes the answer to a request, a tool call or another, that the API's rules refuse with this status.
 pub fn refused(call: Option<&Call>, status: u16, error: &Error) -> Reply {
-    Refusal::of_api(status, error).reply(call.map(|call| &*call.id))
+    McpError::of_api(status, error).reply(call.map(|call| &*call.id))
 }
 
 /// Makes the answer to a page of an origin that the operator does not serve.
 pub fn forbidden() -> Reply {
-    Refusal::of_origin().reply(None)
+    McpError::of_origin().reply(None)
 }
 
 /// Makes the result of a call that the API answers with an error.

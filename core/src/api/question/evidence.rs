@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::{LateExcerpt, Question, past::liability};
 use crate::{
     api::{
-        document::{About, Document, Shape},
+        document::{Document, DocumentMetadata, Shape},
         error::Error,
         route::Route,
     },
@@ -28,28 +28,28 @@ use crate::{
 const ATTEMPTS: usize = 2;
 
 /// Evidence, its block, and the moment at which its verdict lapses.
-pub(super) struct Proved {
+pub(super) struct ProvedEvidence {
     evidence: Evidence,
     as_of: AsOf,
     valid_until: Option<Timestamp>,
 }
 
-impl Serialize for Proved {
+impl Serialize for ProvedEvidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.evidence.serialize(serializer)
     }
 }
 
-impl Shape for Proved {
-    fn about(&self, _: &Route) -> About {
+impl Shape for ProvedEvidence {
+    fn about(&self, _: &Route) -> DocumentMetadata {
         let nodes = self.evidence.storage_proof.iter().flat_map(|slot| &slot.proof);
-        About {
+        DocumentMetadata {
             size_hint: 8 * 1024 + nodes.map(|node| node.len() * 2 + 8).sum::<usize>(),
             // Evidence stays true, but clients decide by the newest one: a lapsed "provision" must not be
             // served from a cache.
             valid_until: self.valid_until,
             block: Some(self.as_of.into()),
-            ..About::default()
+            ..DocumentMetadata::default()
         }
     }
 }
@@ -117,7 +117,7 @@ impl Question {
         registry: &Registry<'_>,
         wallet: Address,
         configured: Option<Layout>,
-    ) -> Result<Proved, Halt<Error>> {
+    ) -> Result<ProvedEvidence, Halt<Error>> {
         let view = registry.view;
         let (grace, agent, as_of) = (registry.grace_period(), registry.agent_of(wallet), view.as_of());
         let (grace, agent, as_of) = (grace?, agent?, as_of?);
@@ -167,7 +167,7 @@ impl Question {
                 return Err(Halt::Error(Error::WrongLayout(reason)));
             }
             evidence.indexed = indexed;
-            return Ok(Proved { evidence, as_of, valid_until: verified.verdict.valid_until });
+            return Ok(ProvedEvidence { evidence, as_of, valid_until: verified.verdict.valid_until });
         }
         Err(Halt::Error(Error::WrongLayout("its slots change while they are read")))
     }

@@ -7,10 +7,10 @@ use crate::index::Excerpt;
 /// The excerpt of an index, which may arrive while a question is being resolved; clones share it. A question
 /// resolves with or without it and never waits for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LateExcerpt(Arc<Arrival>);
+pub struct LateExcerpt(Arc<ExcerptArrival>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Arrival {
+struct ExcerptArrival {
     excerpt: OnceLock<Option<Excerpt>>,
     /// Set if the chain was read before the excerpt arrived.
     is_late: OnceLock<()>,

@@ -150,7 +150,7 @@ pub enum Route {
 
 /// The data that an answer is read from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum DataSource {
     /// Calls that are known at once: one round trip.
     Calls,
     /// Calls that depend on what earlier ones return.
@@ -252,17 +252,20 @@ impl Route {
 
     /// Returns whether the answer is about all agents, so that a scan of the registry gives it.
     pub const fn is_about_registry(&self) -> bool {
-        matches!(self.properties().2, Source::Registry)
+        matches!(self.properties().2, DataSource::Registry)
     }
 
     /// Returns whether an index of the registry can give the answer.
     pub const fn is_indexed(&self) -> bool {
-        matches!(self.properties().2, Source::Registry | Source::Index | Source::DependentCallsOrIndex)
+        matches!(
+            self.properties().2,
+            DataSource::Registry | DataSource::Index | DataSource::DependentCallsOrIndex
+        )
     }
 
     /// Returns whether only an index or a snapshot of the registry can give the answer.
     pub const fn needs_index(&self) -> bool {
-        matches!(self.properties().2, Source::Index | Source::Snapshot)
+        matches!(self.properties().2, DataSource::Index | DataSource::Snapshot)
     }
 
     /// Returns whether a snapshot of the registry may give the answer.
@@ -272,37 +275,39 @@ impl Route {
 
     /// Returns whether one round trip is enough.
     pub(crate) const fn is_one_round(&self) -> bool {
-        matches!(self.properties().2, Source::Calls | Source::Index | Source::Snapshot)
+        matches!(self.properties().2, DataSource::Calls | DataSource::Index | DataSource::Snapshot)
     }
 
     /// The table of routes.
-    const fn properties(&self) -> (&'static str, CacheScope, Source) {
+    const fn properties(&self) -> (&'static str, CacheScope, DataSource) {
         use CacheScope as Cache;
         match self {
-            Self::Health => ("/health", Cache::None, Source::Calls),
-            Self::Stats => ("/api/v1/stats", Cache::Agent, Source::Calls),
-            Self::DetailedStats => ("/api/v1/stats/detailed", Cache::Agent, Source::Registry),
-            Self::Agent { .. } => ("/api/v1/agent/:id", Cache::Agent, Source::Calls),
-            Self::Ancestors(_) => ("/api/v1/agent/:id/ancestors", Cache::Agent, Source::DependentCalls),
-            Self::Agents { status: None, .. } => ("/api/v1/agents", Cache::Agent, Source::Calls),
-            Self::Agents { status: Some(_), .. } => ("/api/v1/agents", Cache::Agent, Source::Registry),
-            Self::Listing(_) => ("/api/v1/agents", Cache::Agent, Source::Index),
-            Self::Compliance(_) => ("/api/v1/agents/compliance", Cache::Agent, Source::Registry),
-            Self::Liable { .. } => ("/api/v1/liable/:wallet", Cache::Agent, Source::Index),
-            Self::Lineage(_) => ("/api/v1/agent/:id/lineage", Cache::Lineage, Source::DependentCallsOrIndex),
-            Self::History { .. } => ("/api/v1/agent/:id/history", Cache::Agent, Source::Index),
-            Self::Revenue { .. } => ("/api/v1/agent/:id/revenue", Cache::None, Source::Calls),
-            Self::RevenueAggregate => ("/api/v1/revenue/aggregate", Cache::Agent, Source::Registry),
+            Self::Health => ("/health", Cache::None, DataSource::Calls),
+            Self::Stats => ("/api/v1/stats", Cache::Agent, DataSource::Calls),
+            Self::DetailedStats => ("/api/v1/stats/detailed", Cache::Agent, DataSource::Registry),
+            Self::Agent { .. } => ("/api/v1/agent/:id", Cache::Agent, DataSource::Calls),
+            Self::Ancestors(_) => ("/api/v1/agent/:id/ancestors", Cache::Agent, DataSource::DependentCalls),
+            Self::Agents { status: None, .. } => ("/api/v1/agents", Cache::Agent, DataSource::Calls),
+            Self::Agents { status: Some(_), .. } => ("/api/v1/agents", Cache::Agent, DataSource::Registry),
+            Self::Listing(_) => ("/api/v1/agents", Cache::Agent, DataSource::Index),
+            Self::Compliance(_) => ("/api/v1/agents/compliance", Cache::Agent, DataSource::Registry),
+            Self::Liable { .. } => ("/api/v1/liable/:wallet", Cache::Agent, DataSource::Index),
+            Self::Lineage(_) => {
+                ("/api/v1/agent/:id/lineage", Cache::Lineage, DataSource::DependentCallsOrIndex)
+            }
+            Self::History { .. } => ("/api/v1/agent/:id/history", Cache::Agent, DataSource::Index),
+            Self::Revenue { .. } => ("/api/v1/agent/:id/revenue", Cache::None, DataSource::Calls),
+            Self::RevenueAggregate => ("/api/v1/revenue/aggregate", Cache::Agent, DataSource::Registry),
             // Evidence stays true, but clients that ask for it want a block as new as a verdict's.
             Self::Evidence(_) | Self::Kya { history: true, .. } => {
-                ("/api/v1/kya/:wallet", Cache::Kya, Source::DependentCalls)
+                ("/api/v1/kya/:wallet", Cache::Kya, DataSource::DependentCalls)
             }
-            Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
+            Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, DataSource::Calls),
             // A few wallets make enough different lists to evict everything else from a cache.
-            Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
-            Self::KyaRange(_) => ("/api/v1/kya/range/:prefix", Cache::Kya, Source::Snapshot),
+            Self::KyaList { .. } => ("/api/v1/kya", Cache::None, DataSource::Calls),
+            Self::KyaRange(_) => ("/api/v1/kya/range/:prefix", Cache::Kya, DataSource::Snapshot),
             // The changes are as fresh as the verdicts that they change.
-            Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, Source::Index),
+            Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, DataSource::Index),
         }
     }
 }

@@ -275,7 +275,7 @@ mod tests {
 
     /// An event of the simulation below.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    enum Event {
+    enum SimulatedEvent {
         Request,
         /// A publishing sync task writes, and reads after that time.
         Write {
@@ -307,7 +307,7 @@ mod tests {
             let mut time = START;
             for (place, (instance, gap)) in requests.iter().enumerate() {
                 time += gap;
-                events.insert((time, place, instance.index(instances), Event::Request));
+                events.insert((time, place, instance.index(instances), SimulatedEvent::Request));
             }
             let mut place = requests.len();
 
@@ -318,7 +318,7 @@ mod tests {
                 let is_late = unpublished.is_some_and(|since| now - since > SHARING.pause_millis);
                 prop_assert!(!failures.is_empty() || !is_late);
                 match event {
-                    Event::Request => {
+                    SimulatedEvent::Request => {
                         let total: u32 = admitted.iter().sum();
                         if !PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted {
                             prop_assert!(total >= PER_MINUTE.requests, "refused after {total} in all");
@@ -331,10 +331,14 @@ mod tests {
                         let Some(task) = tally.sync_task(&SHARING, now, 1) else { continue };
                         let then = now + task.after_millis;
                         let latency = latency.next().unwrap();
-                        let event = if task.publishes { Event::Write { latency } } else { Event::Read };
+                        let event = if task.publishes {
+                            SimulatedEvent::Write { latency }
+                        } else {
+                            SimulatedEvent::Read
+                        };
                         events.insert((then, place, instance, event));
                     }
-                    Event::Write { latency } => {
+                    SimulatedEvent::Write { latency } => {
                         if let Some(count) = tally.publish(&SHARING, 1, now) {
                             attempts += 1;
                             writes[instance].push((now, count));
@@ -345,10 +349,10 @@ mod tests {
                                 *unpublished = None;
                             }
                         }
-                        events.insert((now + latency, place, instance, Event::Read));
+                        events.insert((now + latency, place, instance, SimulatedEvent::Read));
                     }
-                    Event::Read if !tally.begin_read(&SHARING, 1, now) => {}
-                    Event::Read => {
+                    SimulatedEvent::Read if !tally.begin_read(&SHARING, 1, now) => {}
+                    SimulatedEvent::Read => {
                         let others = store.iter().filter(|(writer, _)| **writer != instance);
                         tally.merge(1, others.map(|(_, count)| count).sum());
                     }

@@ -13,7 +13,7 @@ const RENEWAL_PAUSE_MILLIS: u64 = 1_000;
 
 /// A value, and the callers that may have it.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<V> {
+pub(super) struct CachedValue<V> {
     value: V,
     bytes: usize,
     /// End of its TTL, unix milliseconds.
@@ -30,7 +30,7 @@ pub(super) struct Kept<V> {
     handed_over: u64,
 }
 
-impl<V> Kept<V> {
+impl<V> CachedValue<V> {
     fn is_for(&self, arrival: Arrival, now: u64) -> bool {
         now < self.until || (arrival <= self.shared_with && now < self.handed_over)
     }
@@ -42,16 +42,16 @@ pub(super) enum CacheEntry<V> {
     /// The value is being read for the first time.
     Reading(ReadLease),
     /// A value, which may have expired.
-    Kept(Kept<V>),
+    Kept(CachedValue<V>),
     /// A value, which may have expired and is being read again.
-    Renewing(Kept<V>, ReadLease),
+    Renewing(CachedValue<V>, ReadLease),
 }
 
 impl<V: Clone> CacheEntry<V> {
     /// Makes the entry of a value derived from another, which is served before `until` and is not renewed.
     pub(super) const fn derived(value: V, bytes: usize, until: u64) -> Self {
         let bytes = bytes.saturating_add(OVERHEAD);
-        Self::Kept(Kept {
+        Self::Kept(CachedValue {
             value,
             bytes,
             until,
@@ -138,7 +138,7 @@ impl<V: Clone> CacheEntry<V> {
         let handed_over = now.saturating_add(HANDOVER_MILLIS);
         let kept = |bytes: usize, until, (renew_from, hot), shared_with| {
             let bytes = bytes.saturating_add(OVERHEAD);
-            Kept { value, bytes, until, renew_from, served: 0, hot, shared_with, handed_over }
+            CachedValue { value, bytes, until, renew_from, served: 0, hot, shared_with, handed_over }
         };
         *self = Self::Kept(match (outcome, &*self) {
             (ReadOutcome::Value { bytes, made_at, millis, renewal }, _) => {
@@ -150,7 +150,7 @@ impl<V: Clone> CacheEntry<V> {
                 kept(bytes, until, renewed, lease.began)
             }
             (ReadOutcome::Failure { .. }, Self::Kept(good) | Self::Renewing(good, _)) if now < good.until => {
-                Kept { renew_from: now.saturating_add(RENEWAL_PAUSE_MILLIS), ..good.clone() }
+                CachedValue { renew_from: now.saturating_add(RENEWAL_PAUSE_MILLIS), ..good.clone() }
             }
             (ReadOutcome::Failure { millis }, _) => {
                 let until = now.saturating_add(millis);

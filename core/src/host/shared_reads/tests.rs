@@ -193,20 +193,20 @@ fn the_least_recently_used_is_evicted_and_a_value_larger_than_the_cache_evicts_n
 
 /// Actions of callers and readers, by their indices.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum CacheAction {
     Come(u8),
     Again(prop::sample::Index),
     Finish { reader: prop::sample::Index, bytes: usize, millis: u64, fails: bool },
     Wait(u64),
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = CacheAction> {
     prop_oneof![
-        4 => (0u8..4).prop_map(Event::Come),
-        3 => any::<prop::sample::Index>().prop_map(Event::Again),
+        4 => (0u8..4).prop_map(CacheAction::Come),
+        3 => any::<prop::sample::Index>().prop_map(CacheAction::Again),
         3 => (any::<prop::sample::Index>(), 0usize..2_000, 0u64..500, prop::bool::weighted(0.2))
-            .prop_map(|(reader, bytes, millis, fails)| Event::Finish { reader, bytes, millis, fails }),
-        2 => (0u64..300).prop_map(Event::Wait),
+            .prop_map(|(reader, bytes, millis, fails)| CacheAction::Finish { reader, bytes, millis, fails }),
+        2 => (0u64..300).prop_map(CacheAction::Wait),
     ]
 }
 
@@ -227,8 +227,8 @@ proptest! {
         let mut readers = Vec::<(u8, ReadLease, u64)>::new();
         for event in events {
             let (key, arrival, came) = match event {
-                Event::Wait(millis) => { now += millis; continue; }
-                Event::Finish { reader, bytes, millis, fails } => {
+                CacheAction::Wait(millis) => { now += millis; continue; }
+                CacheAction::Finish { reader, bytes, millis, fails } => {
                     if readers.is_empty() { continue; }
                     let (key, lease, began) = readers.swap_remove(reader.index(readers.len()));
                     let outcome = if fails {
@@ -241,12 +241,12 @@ proptest! {
                     prop_assert!(cache.bytes() <= capacity);
                     continue;
                 }
-                Event::Come(key) => {
+                CacheAction::Come(key) => {
                     let arrival = cache.arrive();
                     callers.push((key, arrival, now));
                     (key, arrival, now)
                 }
-                Event::Again(caller) => match callers.is_empty() {
+                CacheAction::Again(caller) => match callers.is_empty() {
                     true => continue,
                     false => callers[caller.index(callers.len())],
                 },
