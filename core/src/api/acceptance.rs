@@ -20,7 +20,7 @@ use crate::{
     registry::kya::KyaAnswer,
 };
 
-/// An acceptance as far as it can be checked without the chain.
+/// An acceptance, checked as far as possible without the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentedAcceptance(Result<Acceptance, Problem>);
 
@@ -38,7 +38,7 @@ pub enum Judgement {
 pub struct JudgedVerdict {
     /// The JSON.
     pub body: String,
-    /// The last second at which the acceptance holds; `None` where it does not.
+    /// The last second at which the acceptance holds; `None` if it does not.
     pub not_after: Option<Timestamp>,
 }
 

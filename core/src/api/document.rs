@@ -46,7 +46,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// The document of a shape that answers a route.
+    /// Makes the document with this content that answers a route.
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
         let DocumentMetadata { size_hint, clock_members, valid_until, block, links } = shape.about(route);
         let body = json::text(&shape, size_hint.max(128));
@@ -231,7 +231,7 @@ impl Shape for ComplianceList {
 }
 
 impl Compliance {
-    /// Clients decide by whether the attestation is current, not by its age.
+    /// Masks the attestation's age: clients decide only by whether it is current.
     const fn mask_clock_fields(&mut self) {
         self.seconds_since_attestation = 0;
     }

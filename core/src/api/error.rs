@@ -130,7 +130,7 @@ impl From<Halt> for Halt<Error> {
     }
 }
 
-/// The error that clients get for an index's error. The host handles the other kinds.
+/// Converts an index's error to the one that clients get. The host handles the other kinds.
 impl TryFrom<IndexError> for Error {
     type Error = IndexError;
 
@@ -166,7 +166,7 @@ impl Error {
         }
     }
 
-    /// The code for programs.
+    /// Returns the code for programs.
     pub const fn code(&self) -> Code {
         match self {
             Self::InvalidParameter { .. } => Code::InvalidParameter,
@@ -189,7 +189,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status (`service.md` section 7).
+    /// Returns the HTTP status (`service.md` section 7).
     pub const fn status(&self) -> u16 {
         self.code().status()
     }
@@ -226,7 +226,7 @@ impl Error {
         Some(Self::Relayed { code, message })
     }
 
-    /// The JSON body: `{"error": message, "code": code}`.
+    /// Returns the JSON body: `{"error": message, "code": code}`.
     pub fn body(&self) -> String {
         let body = ErrorBody { error: self.to_string(), code: self.code().name() };
         // Serialization of two strings cannot fail.

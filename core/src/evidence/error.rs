@@ -17,33 +17,33 @@ pub enum EvidenceError {
     /// The document is not about the trusted block.
     #[error("the document is about block {document}, not about {trusted}")]
     OtherBlock {
-        /// The document's.
+        /// The document's block hash.
         document: B256,
-        /// The trusted one.
+        /// The trusted block hash.
         trusted: B256,
     },
     /// The document is about another chain.
     #[error("the document is about chain {document}, not about {expected}")]
     OtherChain {
-        /// The document's.
+        /// The document's chain id.
         document: u64,
-        /// The one expected.
+        /// The expected chain id.
         expected: u64,
     },
     /// The document is about another registry.
     #[error("the document is about registry {document}, not about {expected}")]
     OtherRegistry {
-        /// The document's.
+        /// The document's registry.
         document: Address,
-        /// The one expected.
+        /// The expected registry.
         expected: Address,
     },
     /// The document is about another wallet.
     #[error("the document is about wallet {document}, not about {expected}")]
     OtherWallet {
-        /// The document's.
+        /// The document's wallet.
         document: Address,
-        /// The one expected.
+        /// The expected wallet.
         expected: Address,
     },
     /// The header is not a block header.
@@ -81,15 +81,15 @@ pub enum EvidenceError {
     /// The document states another forwarder than its code, or states one for code that does not show it.
     #[error("forwarder is not the one that the registry's code trusts, {}", shown(*code))]
     Forwarder {
-        /// The one that the code trusts; `None` for code that is not this project's.
+        /// The forwarder that the code trusts; `None` for code that is not this project's.
         code: Option<Address>,
     },
     /// The registry's code trusts another forwarder than the one expected.
     #[error("the registry's code trusts the forwarder {}, not {expected}", shown(*code))]
     OtherForwarder {
-        /// The one that the code trusts; `None` for code that is not this project's.
+        /// The forwarder that the code trusts; `None` for code that is not this project's.
         code: Option<Address>,
-        /// The one expected.
+        /// The expected forwarder.
         expected: Address,
     },
     /// The layout does not belong to the registry's code.
@@ -118,7 +118,7 @@ pub enum EvidenceError {
     /// A storage proof does not lead to a value.
     #[error("storageProof[{place}] proves nothing: {error}")]
     StorageProof {
-        /// Its index.
+        /// Index of the slot.
         place: usize,
         /// The error.
         error: ProofError,
@@ -126,7 +126,7 @@ pub enum EvidenceError {
     /// A proved value differs from the document.
     #[error("storageProof[{place}] shows the value {proved:#x}, not {document:#x}")]
     Value {
-        /// Its index.
+        /// Index of the slot.
         place: usize,
         /// The proved value.
         proved: U256,
@@ -136,7 +136,7 @@ pub enum EvidenceError {
     /// A storage proof leads to bytes that are not the value of a slot.
     #[error("storageProof[{place}] leads to something that is no value of a slot")]
     BadValue {
-        /// Its index.
+        /// Index of the slot.
         place: usize,
     },
     /// The slots do not hold an agent's record.

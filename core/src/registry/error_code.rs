@@ -62,7 +62,7 @@ impl Code {
         self.into()
     }
 
-    /// The HTTP status (`service.md` section 7).
+    /// Returns the HTTP status (`service.md` section 7).
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidParameter => 400,

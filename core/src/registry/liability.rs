@@ -71,8 +71,7 @@ pub enum ParentBasis {
 }
 
 impl ParentBasis {
-    /// Returns the relation of an agent with this creator to a parent with these wallets: creator, own,
-    /// liable.
+    /// Relates an agent with this creator to a parent with these wallets: creator, own, liable.
     #[must_use]
     pub fn of(creator: Address, parent: Option<[Address; 3]>) -> Self {
         match parent {

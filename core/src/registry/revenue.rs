@@ -81,7 +81,7 @@ pub(crate) struct Largest {
 }
 
 impl Largest {
-    /// Adds the whole amount of a text.
+    /// Adds a text with its whole amount.
     pub(crate) fn add(&mut self, text: String, amount: Total) {
         let precedes = |(known, of): &(Total, String)| *known > amount || (*known == amount && *of < text);
         let place = self.largest.partition_point(precedes);

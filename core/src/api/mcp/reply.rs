@@ -1,4 +1,4 @@
-//! Answers, and the texts that they share.
+//! Answers to messages, and the texts that they share.
 
 use serde_json::value::RawValue;
 
@@ -22,7 +22,7 @@ pub(super) enum Era {
     Handshake,
 }
 
-/// An answer.
+/// An answer to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.

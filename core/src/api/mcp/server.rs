@@ -1,4 +1,4 @@
-//! From messages to answers and calls of the API.
+//! The server: from messages to answers and calls of the API.
 
 use serde_json::value::RawValue;
 

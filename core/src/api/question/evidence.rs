@@ -65,7 +65,7 @@ pub(super) const NOT_MADE_HERE: Error = Error::InvalidParameter {
 pub struct WithEvidence {
     /// The question.
     pub question: Question,
-    /// The storage layout that the operator vouches for, where the registry's code is not this project's.
+    /// The storage layout that the operator vouches for, if the registry's code is not this project's.
     pub layout: Option<Layout>,
     /// The block of evidence, if the host names one; else that of the question.
     pub block: Option<BlockId>,

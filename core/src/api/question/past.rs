@@ -25,7 +25,7 @@ const NEWER_AGENTS: u64 = 1_000;
 
 /// The sources for the pasts of some wallets.
 pub(super) struct PastSources<'a> {
-    /// The agents that the excerpt or the scan covers, or why neither is there.
+    /// The agents that the excerpt or the scan covers, or the reason for the lack of both.
     covered: Result<CoveredAgents<'a>, UnknownBecause>,
     /// The number of agents at the block of the verdict.
     total: Option<Result<U256, Halt>>,
@@ -33,7 +33,7 @@ pub(super) struct PastSources<'a> {
     reads_missing: bool,
     /// The most agents beyond the covered ones that are read.
     most: u64,
-    /// The reason that the past is unknown if there are more than that, or fewer agents than are covered.
+    /// The reason that the past is unknown with more than `most` others, or fewer agents than are covered.
     beyond: UnknownBecause,
     /// True if the index's excerpt arrived after the chain was read: ancestors then have the excerpt's
     /// status, as reading it anew would take another round trip.

@@ -1,4 +1,4 @@
-//! Request targets, and the body of a POST, to a [`Route`].
+//! Parsing of request targets, and of the body of a POST, to a [`Route`].
 
 use std::borrow::Cow;
 
@@ -114,7 +114,7 @@ impl Route {
         })
     }
 
-    /// The route for the list of wallets of a path.
+    /// Parses the list of wallets in a path to a route.
     fn kya_path(list: &str, block: Option<BlockId>) -> Result<Self, Error> {
         let wallets: Vec<WalletInput> = list.split(',').map(WalletInput::parse).collect();
         if wallets.len() > KYA_PATH_MAX {
@@ -162,7 +162,7 @@ impl Route {
         Self::kya_list(wallets.iter().map(|text| WalletInput::parse(text)).collect(), block(query)?)
     }
 
-    /// The route for a list of wallets.
+    /// Makes the route for a list of wallets.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ pub(in crate::api) fn decoded(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
 
-/// A path's agent id: decimal digits, at most `2^256 - 1`.
+/// Parses a path's agent id: decimal digits, at most `2^256 - 1`.
 fn agent_id(segment: &str) -> Result<AgentId, Error> {
     let segment = decoded(segment);
     let digits =

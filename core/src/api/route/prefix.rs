@@ -24,7 +24,7 @@ pub struct KyaPrefix {
 }
 
 impl KyaPrefix {
-    /// Reads the digits, of either case.
+    /// Parses the digits, of either case.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::{
     registry::history::HistoryCursor, token::Audience,
 };
 
-/// The value of a query parameter, decoded; `None` where it is absent.
+/// Returns the decoded value of a query parameter; `None` if it is absent.
 pub(in crate::api) fn parameter<'a>(
     query: &'a str,
     field: &'static str,
@@ -31,17 +31,17 @@ pub(in crate::api) fn parameter<'a>(
     Ok(found)
 }
 
-/// A wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
+/// Parses a wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
 pub(super) fn wallet(field: &'static str, text: &str) -> Result<Address, Error> {
     address::parse(text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() })
 }
 
-/// A parameter that is a wallet.
+/// Parses a parameter that is a wallet.
 pub(super) fn some_wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {
     parameter(query, field)?.map(|text| wallet(field, &text)).transpose()
 }
 
-/// A parameter read by `read`; `None` where it is absent.
+/// Reads a parameter with `read`; `None` if it is absent.
 pub(super) fn optional<T>(
     query: &str,
     field: &'static str,
@@ -52,7 +52,7 @@ pub(super) fn optional<T>(
     read(&text).map(Some).ok_or(Error::InvalidParameter { field, rule })
 }
 
-/// The site that a signed verdict is for.
+/// Parses the site that a signed verdict is for.
 pub(super) fn audience(query: &str) -> Result<Option<Audience>, Error> {
     optional(query, "audience", Audience::RULE, Audience::parse)
 }
@@ -61,7 +61,7 @@ pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
     optional(query, "block", BlockId::RULE, BlockId::parse)
 }
 
-/// A flag: 1 sets it, 0 and absence do not.
+/// Parses a flag: true for 1, false for 0 or if it is absent.
 pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     match parameter(query, field)?.as_deref() {
         None | Some("0") => Ok(false),
@@ -70,7 +70,7 @@ pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     }
 }
 
-/// A whole number: below the range is an error, above it is cut.
+/// Parses a whole number. A number below the range is an error; one above it is cut.
 pub(super) fn count(
     query: &str,
     field: &'static str,
@@ -90,12 +90,12 @@ pub(super) fn count(
     }
 }
 
-/// The page size of a list of agents.
+/// Parses the page size of a list of agents.
 pub(super) fn agents_limit(query: &str) -> Result<u64, Error> {
     count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
 }
 
-/// The cursor of a list sorted by `key`.
+/// Parses the cursor of a list sorted by `key`.
 pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
@@ -104,7 +104,7 @@ pub(super) fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error
     optional(query, "cursor", AgentCursor::RULE, HistoryCursor::parse)
 }
 
-/// The page of the compliance list; `None` for the whole list.
+/// Parses the page of the compliance list; `None` for the whole list.
 pub(super) fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Error> {
     let page = CompliancePage { limit: agents_limit(query)?, cursor: cursor(query, SortKey::Attestation)? };
     let is_asked_for = page.cursor.is_some() || parameter(query, "limit")?.is_some();

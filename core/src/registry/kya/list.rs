@@ -75,7 +75,7 @@ pub enum KyaItem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KyaFailure {
-    /// The entry as requested, cut to 64 characters where it is not a wallet.
+    /// The entry as requested, cut to 64 characters if it is not a wallet.
     pub wallet: String,
     /// The error message, which may change.
     pub error: String,
