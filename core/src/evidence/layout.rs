@@ -66,19 +66,19 @@ pub enum GracePeriod {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordLayout {
-    /// An `address`.
+    /// The creator, an `address`.
     pub creator: Field,
-    /// An `address`.
+    /// The liable wallet, an `address`.
     pub haftungsperson: Field,
-    /// An `address`.
+    /// The agent's own wallet, an `address`.
     pub agent_wallet: Field,
-    /// The slot of a `string`.
+    /// The slot of the operational scope, a `string`.
     pub operational_scope: u64,
-    /// The number of a status.
+    /// The number of the status.
     pub status: Field,
-    /// Unix seconds.
+    /// Time of registration, in unix seconds.
     pub registered_at: Field,
-    /// Unix seconds.
+    /// Time of the last attestation, in unix seconds.
     pub last_attestation: Field,
 }
 

@@ -11,8 +11,8 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
-/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns its
-/// number.
+/// The values of slots, in the order in which a verdict reads them. Reading an absent slot fails and names
+/// it.
 pub(super) struct Slots<'a> {
     known: &'a [(B256, U256)],
     /// Number of slots that are read.
@@ -22,7 +22,7 @@ pub(super) struct Slots<'a> {
 /// The reason that a record cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SlotError {
-    /// The slot that belongs at this place is missing.
+    /// The slot that belongs at this index is missing.
     Missing(usize, B256),
     /// The slots do not hold a record.
     NoRecord(&'static str),

@@ -24,9 +24,9 @@ pub struct KeySet(Vec<Key>);
 pub struct Key {
     /// Its id.
     pub kid: String,
-    /// The public point's coordinates, big-endian.
+    /// The public point's x coordinate, big-endian.
     pub x: [u8; 32],
-    /// The point's other coordinate.
+    /// The public point's y coordinate, big-endian.
     pub y: [u8; 32],
     secret: Option<[u8; 32]>,
 }

@@ -46,7 +46,7 @@ impl Publication {
 pub struct RateLimitVerdict {
     /// True if the request is admitted.
     pub admitted: bool,
-    /// Requests per window: `X-RateLimit-WindowLimit`, `q` of `RateLimit-Policy`.
+    /// Requests per window: `X-RateLimit-Limit`, `q` of `RateLimit-Policy`.
     pub limit: u32,
     /// Length of the window in seconds: `w` of `RateLimit-Policy`.
     pub window_seconds: u64,
@@ -54,7 +54,7 @@ pub struct RateLimitVerdict {
     pub remaining: u32,
     /// Unix second at which the window ends: `X-RateLimit-Reset`.
     pub resets_at: u64,
-    /// Seconds until then, at least 1: `Retry-After`, `t` of `RateLimit`.
+    /// Seconds until the window ends, at least 1: `Retry-After`, `t` of `RateLimit`.
     pub retry_after: u64,
 }
 
