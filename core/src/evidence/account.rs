@@ -43,8 +43,8 @@ struct SlotNodes {
 }
 
 impl Account {
-    /// Reads the account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None` if
-    /// the proof is not of this block, for example because a node answered the two at different blocks.
+    /// Reads the account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None`
+    /// if the proof is not of this block, for example because a node answered the two at different blocks.
     pub(crate) fn proved(block: &str, proof: &str, contract: Address, slots: &[B256]) -> Option<Self> {
         let StateRoot { state_root } = serde_json::from_str(block).ok()?;
         let ProofNodes { account_proof, storage_proof } = serde_json::from_str(proof).ok()?;
