@@ -29,7 +29,7 @@ pub(crate) struct IncomingRequest<'a> {
     pub(crate) request: &'a web_sys::Request,
     headers: web_sys::Headers,
     /// The tool call in its body, where it is one.
-    pub(crate) call: OnceCell<mcp::Call>,
+    pub(crate) call: OnceCell<mcp::ToolCall>,
 }
 
 impl<'a> IncomingRequest<'a> {
@@ -77,7 +77,7 @@ pub(crate) enum Resource {
     /// A reply to an MCP client that takes no data.
     Message(mcp::Reply),
     /// A tool call of an MCP client, which a route answers.
-    Tool(mcp::Call),
+    Tool(mcp::ToolCall),
     /// Several messages of an MCP client.
     Batch(Vec<mcp::Message>),
     /// A request that is rate-limited, and answered from the chain or the index.
@@ -169,7 +169,7 @@ pub(crate) enum AnswerForm {
     /// The verdict as a token.
     Token(Option<Audience>),
     /// The document as the result of a tool.
-    Tool(mcp::Call),
+    Tool(mcp::ToolCall),
 }
 
 impl AnswerForm {

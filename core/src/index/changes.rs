@@ -25,7 +25,7 @@ use super::{
     store::{SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
-    chain::logs::Moment,
+    chain::logs::StatusMoment,
     eth::timestamp::Timestamp,
     registry::agent::{AgentId, Status},
     registry::changes::{Change, ChangeList, Cursor, KEPT_SECONDS, Since, Standing},
@@ -126,7 +126,7 @@ impl Comparison {
         id: u64,
         before: Option<&IndexedAgent>,
         after: Option<&IndexedAgent>,
-        moment: Option<Moment>,
+        moment: Option<StatusMoment>,
     ) -> Vec<VerdictChange> {
         let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| self.as_of.standing(entry));
         let (from, to) = (of(before), of(after));
@@ -239,9 +239,9 @@ impl<S: Store> ChangeLog<'_, S> {
     pub(super) fn move_undone(
         &self,
         (since, seconds): (u64, u64),
-        moved: &[(u64, Moment)],
+        moved: &[(u64, StatusMoment)],
     ) -> Result<(), StoreError> {
-        let moment = |(id, moment): &(u64, Moment)| {
+        let moment = |(id, moment): &(u64, StatusMoment)| {
             let own = (moment.number == self.at.number).then_some(self.at.seconds);
             let seconds = moment.seconds.or(own).map_or(SqlValue::Null, SqlValue::from);
             [(*id).into(), moment.number.into(), seconds]

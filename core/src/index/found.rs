@@ -6,7 +6,7 @@ use super::{checkpoint::Checkpoint, phase::RegistryVersion, state::KnownCode};
 use crate::{
     chain::{
         Header,
-        logs::{Announced, FoundLogs, Moment, merge_moment},
+        logs::{Announced, FoundLogs, StatusMoment, merge_moment},
     },
     registry::row::Row,
 };
@@ -111,7 +111,7 @@ pub(super) struct ChangeSet {
     /// The same events by height and fingerprint.
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// Each agent's last event that set its status.
-    pub(super) moments: BTreeMap<u64, Moment>,
+    pub(super) moments: BTreeMap<u64, StatusMoment>,
     /// The highest block with an event; `None` after a reorg of the index's block.
     pub(super) last_event: Option<u64>,
     /// Blocks of the longest log range that was answered, if one was refused.
@@ -156,7 +156,7 @@ impl ChangeSet {
 /// The events that were listed.
 pub(super) struct EventListing {
     pub(super) events: Vec<Announced>,
-    pub(super) moments: BTreeMap<u64, Moment>,
+    pub(super) moments: BTreeMap<u64, StatusMoment>,
     /// The first block of which events were requested.
     pub(super) from: u64,
     /// The last canonical block, if a reorg has undone later ones.

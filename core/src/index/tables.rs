@@ -19,7 +19,9 @@ use super::{
     takeover,
     words::words,
 };
-use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
+use crate::{
+    chain::logs::StatusMoment, registry::agent::Status, registry::revenue::Total, registry::row::Sum,
+};
 
 /// Agents that are deleted at once if the registry is shorter: that of another chain may be by any number.
 const ENDED_AT_ONCE: u64 = 20_000;
@@ -33,7 +35,7 @@ pub(super) struct AgentWriter<'a, S> {
     version: ShardVersion,
     /// Compares verdicts; `None` before the first complete fill.
     comparison: Option<Comparison>,
-    moments: BTreeMap<u64, Moment>,
+    moments: BTreeMap<u64, StatusMoment>,
     events: ListedEvents,
     /// Agents of a person up to which no sums are kept.
     few_agents: u64,
@@ -90,7 +92,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         store: &'a S,
         version: ShardVersion,
         comparison: Option<Comparison>,
-        moments: BTreeMap<u64, Moment>,
+        moments: BTreeMap<u64, StatusMoment>,
         events: ListedEvents,
         few_agents: u64,
         sizes: FileSizes,

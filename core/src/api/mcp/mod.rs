@@ -13,7 +13,7 @@ mod tools;
 
 pub use message::Headers;
 pub use reply::Reply;
-pub use server::{Call, MESSAGE_BYTES_MAX, Message, PATH, forbidden, refused};
+pub use server::{MESSAGE_BYTES_MAX, Message, PATH, ToolCall, forbidden, refused};
 
 #[cfg(test)]
 mod tests;

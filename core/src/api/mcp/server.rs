@@ -29,14 +29,14 @@ pub enum Message {
     /// None: this is the answer.
     Answered(Reply),
     /// An answer of the API's route.
-    Call(Call),
+    Call(ToolCall),
     /// The work of each message by itself, with [`Reply::of_batch`] as the answer. Batches are not nested.
     Batch(Vec<Self>),
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ToolCall {
     id: Box<RawValue>,
     era: Era,
     /// The route that answers it.
@@ -82,7 +82,7 @@ impl Message {
                 format!(r#""tools":{}{kept}"#, tools::DEFINITIONS)
             }
             (_, "tools/call") => match request.call()? {
-                Ok(route) => return Ok(Self::Call(Call { id: request.id.to_owned(), era, route })),
+                Ok(route) => return Ok(Self::Call(ToolCall { id: request.id.to_owned(), era, route })),
                 Err(error) => failed(&error),
             },
             (era, method) => return Err(message::unknown_method(era, method)),
@@ -91,7 +91,7 @@ impl Message {
     }
 }
 
-impl Call {
+impl ToolCall {
     /// Makes the answer with a document of the API: `body` is a JSON object.
     pub fn answered(&self, body: &[u8]) -> Reply {
         let body = core::str::from_utf8(body).unwrap_or("{}");
@@ -106,7 +106,7 @@ impl Call {
 }
 
 /// Makes the answer to a request, a tool call or another, that the API's rules refuse with this status.
-pub fn refused(call: Option<&Call>, status: u16, error: &Error) -> Reply {
+pub fn refused(call: Option<&ToolCall>, status: u16, error: &Error) -> Reply {
     McpError::of_api(status, error).reply(call.map(|call| &*call.id))
 }
 

@@ -35,7 +35,7 @@ const PLAIN: [B256; 3] =
 
 /// The block of an event, as listed by the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct StatusMoment {
     /// The block's height.
     pub(crate) number: u64,
     /// The block's timestamp in unix seconds; `None` if the node omits it.
@@ -76,7 +76,7 @@ pub(super) struct Hints {
     /// The events, without those that name neither an agent nor a block.
     pub(super) events: Vec<Announced>,
     /// Each agent's last event that set its status.
-    pub(super) moments: BTreeMap<u64, Moment>,
+    pub(super) moments: BTreeMap<u64, StatusMoment>,
     /// The highest block.
     pub(super) last: Option<u64>,
 }
@@ -101,13 +101,13 @@ impl Hints {
                 && event != RevenueReported::SIGNATURE_HASH
         });
         if let Some(number) = number.filter(|_| sets_status) {
-            merge_moment(&mut self.moments, id, Moment { number, seconds: log.block_timestamp });
+            merge_moment(&mut self.moments, id, StatusMoment { number, seconds: log.block_timestamp });
         }
     }
 }
 
 /// Keeps an agent's last event that set its status.
-pub(crate) fn merge_moment(moments: &mut BTreeMap<u64, Moment>, id: u64, moment: Moment) {
+pub(crate) fn merge_moment(moments: &mut BTreeMap<u64, StatusMoment>, id: u64, moment: StatusMoment) {
     let last = moments.entry(id).or_insert(moment);
     if last.number <= moment.number {
         *last = moment;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloy_primitives::{Address, B256, U256};
 
 pub(crate) use event_log::{EventLog, LogFilter};
-pub(crate) use hint::{Announced, EVENTS, EventKind, Moment, merge_moment};
+pub(crate) use hint::{Announced, EVENTS, EventKind, StatusMoment, merge_moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};
@@ -56,7 +56,7 @@ pub(crate) struct FoundLogs {
     /// Without a filter: all events.
     pub(crate) events: Vec<Announced>,
     /// Without a filter: each agent's last event that set its status.
-    pub(crate) moments: BTreeMap<u64, Moment>,
+    pub(crate) moments: BTreeMap<u64, StatusMoment>,
     /// Without a filter: the highest block with an event.
     pub(crate) last: Option<u64>,
     /// At least one log was found.
