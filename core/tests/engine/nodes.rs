@@ -1,10 +1,11 @@
 //! Error messages of real nodes and providers for what they do not support. The answer is a good node's, or
 //! an error that says why there is none.
 
-use registry_core::eth::as_of::BlockId;
+use registry_core::eth::{abi::IAgentRegistry::ComplianceAttested, as_of::BlockId};
+use registry_core::gate::AttestedQuery;
 
 use crate::common::host::{Host, failing, good, node_with};
-use crate::common::prelude::*;
+use crate::common::{prelude::*, reply_of, requests, response};
 use crate::{LIST, ONE_ROUND, all, node, quirky};
 
 /// Returns a route at a block by number, and one at a block by hash.
@@ -247,5 +248,40 @@ fn answers_in_other_spellings_are_read_and_the_first_one_that_is_left_out_is_ask
             let answer = answer.unwrap_or_else(|error| panic!("{which}, {target}: {error}"));
             assert_eq!(read(answer), expected, "{which}, {target}");
         }
+    }
+}
+
+#[test]
+fn logs_without_the_header_that_vouches_for_them_are_not_relied_on() {
+    let (agent, liable) = (U256::from(1), Address::repeat_byte(0xa));
+    let mut node = node(2);
+    node.emit(100, &ComplianceAttested { agentId: agent, by: liable, attestedAt: 7 });
+    let since = Timestamp::default();
+    let query = AttestedQuery { registry: REGISTRY, agent, liable, block: 100, since };
+    assert!(node.run(query.clone()).unwrap().is_some());
+    // A machine behind the node's address lacks the block, and lists no events of it.
+    let error = |code, message| Some(Err(json!({"code": code, "message": message})));
+    for header in [
+        error(-32603, "upstream does not have the requested block yet"),
+        error(-32000, "header not found"),
+        error(-32603, "internal error"),
+        Some(Ok(Value::Null)),
+        None,
+    ] {
+        let mut lags = true;
+        let found = drive(Run::new(query.clone(), CANONICAL_ADDRESS, Limits::default()), |batch| {
+            let (status, body) = node.post(batch);
+            let asked = requests(&batch.body);
+            let is_of_logs = asked.iter().any(|request| request["method"] == "eth_getLogs");
+            if !is_of_logs || !std::mem::take(&mut lags) {
+                return (status, body);
+            }
+            let answer = |request: &Value| match request["method"].as_str().unwrap() {
+                "eth_getLogs" => Some(response(&request["id"], Ok(json!([])))),
+                _ => header.clone().map(|header| response(&request["id"], header)),
+            };
+            (status, reply_of(&batch.body, asked.iter().filter_map(answer).collect()))
+        });
+        assert!(!lags && found.as_ref().is_ok_and(Option::is_some), "{header:?}: {found:?}");
     }
 }

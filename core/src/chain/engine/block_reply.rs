@@ -152,6 +152,12 @@ impl Engine {
                 {
                     absent.push(number);
                 }
+                // The node lacks the pinned block, and reports it as an error.
+                (BlockRequest::Header { number, .. }, Some(Err(error)))
+                    if number == pinned.number && classify(&error) == Action::Repin =>
+                {
+                    lags = true;
+                }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
                 // A node keeps the state of some blocks only: any answer but that block's root means that it
                 // has none.
@@ -174,6 +180,9 @@ impl Engine {
         let vouched = requests.len() == 1 || headers.iter().any(|(number, _)| *number == pinned.number);
         if lags || (!absent.is_empty() && !vouched) {
             return self.repin();
+        }
+        if !vouched {
+            logs.clear();
         }
         if let Some(check) = check.filter(|_| !headers.is_empty()) {
             self.rotation.answers_headers(check);
