@@ -339,12 +339,13 @@ impl Rotation {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Switches to an endpoint that answered sooner, for this run alone: the current one has no fault.
-    pub(super) const fn stay_with(&mut self, endpoint: usize) {
+    /// Switches to an endpoint that answered sooner, for this run alone: the host goes on preferring its own
+    /// one, unless that had a fault.
+    pub(super) fn stay_with(&mut self, endpoint: usize) {
         let is_listed = endpoint <= self.others() as usize;
         let Endpoints { preferred, published, .. } = &mut self.known;
         if is_listed && endpoint != *preferred {
-            if *published == *preferred {
+            if self.health.get(*published).is_none_or(|health| health.faults == 0) {
                 *published = endpoint;
             }
             *preferred = endpoint;
