@@ -11,11 +11,13 @@ use crate::{
 };
 
 /// The status of an unreadable record.
-const UNREADABLE: u8 = 255;
+pub(crate) const UNREADABLE: u8 = 255;
 /// The most bytes of a scope that are kept, as in the lens.
 const SCOPE_BYTES_MAX: usize = 256;
-/// The status of a record that is not read yet. The lens never writes it.
+/// The status of a record that is not read yet, which no record has; see [`Row::status_of`].
 const UNREAD: u8 = 253;
+/// The status of a record with a number that is not defined. Which number it is does not matter.
+const UNDEFINED: u8 = 254;
 
 /// The part of an agent's record that answers about the whole registry need. Times are unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Row {
             return Self { history_is_readable: true, ..Self::UNREADABLE };
         }
         Self {
-            status: record.status.min(254),
+            status: Self::status_of(record.status),
             history_is_readable: true,
             creator: record.creator,
             wallet: record.agentWallet,
@@ -66,6 +68,11 @@ impl Row {
             parent,
             generation,
         }
+    }
+
+    /// Returns the status of a readable record with this number in the contract.
+    pub(crate) const fn status_of(number: u8) -> u8 {
+        if number < UNREAD { number } else { UNDEFINED }
     }
 
     pub(crate) const fn record_is_readable(&self) -> bool {

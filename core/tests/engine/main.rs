@@ -187,9 +187,13 @@ fn without_multicall3_or_registry_the_error_names_the_address() {
 #[test]
 fn an_unknown_status_is_an_error_and_not_a_guess() {
     let mut node = node(2);
-    node.registry.agents[1].status = 4;
-    for target in ["/api/v1/agent/2", "/api/v1/agents", LIST, "/api/v1/agent/1/lineage"] {
-        assert!(matches!(node.ask(target), Err(Error::Query(QueryError::UnknownStatus(_)))), "{target}");
+    for status in [4, 252, 253, 254] {
+        node.registry.agents[1].status = status;
+        for target in ["/api/v1/agent/2", "/api/v1/agents", LIST, "/api/v1/agent/1/lineage"] {
+            let answer = node.ask(target);
+            let is_right = matches!(answer, Err(Error::Query(QueryError::UnknownStatus(_))));
+            assert!(is_right, "{status}, {target}: {answer:?}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     eth::bytes::Input,
     registry::{
         revenue::{RevenueAggregate, Total},
-        row::{Row, RowDetail, Sum, scope, sums},
+        row::{Row, RowDetail, Sum, UNREADABLE, scope, sums},
     },
 };
 
@@ -52,7 +52,7 @@ impl Slice {
         for _ in 0..count {
             let [status, flags] = input.take()?;
             let row = Row {
-                status,
+                status: if status == UNREADABLE { UNREADABLE } else { Row::status_of(status) },
                 history_is_readable: flags & 1 == 0,
                 creator: input.address()?,
                 registered_at: input.u64()?,
