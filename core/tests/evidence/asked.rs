@@ -197,6 +197,26 @@ fn other_code_needs_its_operators_layout_and_a_wrong_one_makes_no_evidence() {
 }
 
 #[test]
+fn a_scope_is_too_long_by_its_bytes_in_the_contract_and_not_by_the_decoded_text() {
+    let recorded = Recorded::load("provision");
+    // The decoder writes three bytes for one that is not UTF-8.
+    for (scope, is_too_long) in [
+        ("\u{fffd}".repeat(1_400), false),
+        ("\u{fffd}".repeat(4_097), true),
+        ("a".repeat(4_096), false),
+        ("a".repeat(4_097), true),
+    ] {
+        let mut node = node(&recorded, None);
+        let mut registry = node.registry.clone();
+        registry.agents[0].operationalScope = scope.clone();
+        node.chain.values_mut().for_each(|mined| mined.registry = registry.clone().into());
+        // For the rest the storage decides, which has another scope here.
+        let error = ask_all(&recorded, vec![node]).0.unwrap_err();
+        assert_eq!(matches!(error, Error::ScopeTooLong(_)), is_too_long, "{}: {error}", scope.len());
+    }
+}
+
+#[test]
 fn where_the_newest_block_alone_is_proved_block_and_proof_are_taken_anew_in_one_batch() {
     let recorded = Recorded::load("provision");
     for (code, words) in [

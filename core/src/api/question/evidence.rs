@@ -128,10 +128,12 @@ impl Question {
         });
         let layout = configured.unwrap_or(Layout::AGENT_REGISTRY);
         let of_agent = match &agent {
-            Some(agent) if agent.operational_scope.len() > MAX_SCOPE_BYTES => {
+            Some(agent) if least_bytes(&agent.operational_scope) > MAX_SCOPE_BYTES => {
                 return Err(Halt::Error(Error::ScopeTooLong(agent.agent_id)));
             }
-            agent => agent.as_ref().map(|agent| (agent.agent_id.0, agent.operational_scope.len())),
+            agent => agent
+                .as_ref()
+                .map(|agent| (agent.agent_id.0, agent.operational_scope.len().min(MAX_SCOPE_BYTES))),
         };
         let mut slots = evidence::slots(&layout, wallet, of_agent);
         for _ in 0..ATTEMPTS {
@@ -171,6 +173,12 @@ impl Question {
         }
         Err(Halt::Error(Error::WrongLayout("its slots change while they are read")))
     }
+}
+
+/// Returns the fewest bytes that a decoded text can have in the contract: in place of one to three bytes that
+/// are not UTF-8 the decoder writes U+FFFD, which has three.
+fn least_bytes(text: &str) -> usize {
+    text.len() - 2 * text.matches(char::REPLACEMENT_CHARACTER).count()
 }
 
 fn malformed() -> Halt<Error> {
