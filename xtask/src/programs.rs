@@ -1,6 +1,6 @@
 //! The test programs of the native packages: compiled together by cargo, and run one by one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
 use std::panic::resume_unwind;
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::build;
 use crate::run::{command, linting_cargo, root};
-use crate::sources::{Sources, hash};
+use crate::sources::{Reads, Sources, hash};
 use crate::summary::{SuiteStep, Tally, count, without_colours};
 use crate::{debian, run};
 
@@ -33,9 +33,19 @@ pub(crate) struct CompiledTest {
     name: String,
     /// The directory of its package, from the root.
     package: String,
-    /// True if it holds the unit tests of a library or a program.
-    is_unit: bool,
+    target: TestedTarget,
     path: PathBuf,
+}
+
+/// The kind of target that is compiled into a test program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TestedTarget {
+    /// A library, with its unit tests.
+    Library,
+    /// A program, with its unit tests.
+    Program,
+    /// Tests outside of both, or an example.
+    Tests,
 }
 
 impl CompiledTest {
@@ -53,17 +63,28 @@ impl CompiledTest {
         let manifest = PathBuf::from(text(message, "manifest_path")?);
         let package = manifest.parent()?.strip_prefix(root()).ok()?.to_str()?.to_owned();
         let path = text(message, "executable").filter(|path| path.starts_with('/'))?.into();
-        Some(Self {
-            name: text(target, "name")?,
-            package,
-            is_unit: !matches!(&*kind, "test" | "example"),
-            path,
-        })
+        let name = text(target, "name")?;
+        let target = match &*kind {
+            "test" | "example" => TestedTarget::Tests,
+            "bin" => TestedTarget::Program,
+            _ => TestedTarget::Library,
+        };
+        Some(Self { name, package, target, path })
     }
 
     /// Returns whether it needs a chain, Workers or other programs.
     pub(crate) fn is_end_to_end(&self) -> bool {
-        self.package == TESTS && !self.is_unit
+        self.package == TESTS && self.target == TestedTarget::Tests
+    }
+
+    /// Returns the files that it reads while it runs.
+    fn reads(&self) -> Reads {
+        match (&*self.name, &*self.package) {
+            ("layers", _) | (_, "xtask") => Reads::Sources,
+            (RELAYER, TESTS) => Reads::Relayer,
+            _ if self.is_end_to_end() => Reads::Documents,
+            _ => Reads::Data,
+        }
     }
 }
 
@@ -77,12 +98,12 @@ pub(crate) fn names() -> Result<Vec<String>> {
         let package = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
         let name = name.with_context(|| format!("{package}/Cargo.toml has no name"))?;
-        // The names of the program and of the library.
-        let own = [name.to_owned(), name.replace('-', "_")];
-        let units = own.into_iter().chain(targets_in(&directory.join("src/bin")));
-        names.extend(units.map(|name| step_name(&name, &package, true)));
+        names.push(step_name(&name.replace('-', "_"), &package, TestedTarget::Library));
+        let programs = [name.to_owned()].into_iter().chain(targets_in(&directory.join("src/bin")));
+        names.extend(programs.map(|name| step_name(&name, &package, TestedTarget::Program)));
         let tests = ["tests", "examples"].map(|tests| targets_in(&directory.join(tests)));
-        names.extend(tests.into_iter().flatten().map(|name| step_name(&name, &package, false)));
+        let tests = tests.into_iter().flatten();
+        names.extend(tests.map(|name| step_name(&name, &package, TestedTarget::Tests)));
     }
     Ok(names)
 }
@@ -93,12 +114,13 @@ fn targets_in(directory: &Path) -> Vec<String> {
     paths.map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the name of a test program's step in the table.
-fn step_name(name: &str, package: &str, is_unit: bool) -> String {
-    match (is_unit, package) {
-        (true, _) => format!("unit tests: {name}"),
-        (false, TESTS) => format!("{END_TO_END}{name}"),
-        (false, _) => format!("{package}: {name}"),
+/// Returns the name of a test program's step in the table. No two programs have the same.
+fn step_name(name: &str, package: &str, target: TestedTarget) -> String {
+    match (target, package) {
+        (TestedTarget::Library, _) => format!("unit tests: {name}"),
+        (TestedTarget::Program, _) => format!("unit tests: {name} (program)"),
+        (TestedTarget::Tests, TESTS) => format!("{END_TO_END}{name}"),
+        (TestedTarget::Tests, _) => format!("{package}: {name}"),
     }
 }
 
@@ -146,7 +168,7 @@ impl<'a> Program<'a> {
     ) -> Result<Vec<Self>> {
         let program = |compiled: CompiledTest| {
             let own = hash(&fs::read(&compiled.path)?);
-            let read = sources.read_by(compiled.is_end_to_end(), compiled.name == RELAYER);
+            let read = sources.read_by(compiled.reads());
             Ok(Self { compiled, fingerprint: format!("{own:016x}{read}"), startable })
         };
         compiled.into_iter().map(program).collect()
@@ -157,12 +179,12 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn step(&self) -> SuiteStep {
-        let CompiledTest { name, package, is_unit, .. } = &self.compiled;
+        let CompiledTest { name, package, target, .. } = &self.compiled;
         let started = self.startable.map_or(0, |startable| {
             startable.fingerprint(fs::read_to_string(self.started()).ok().as_deref(), name == RELAYER)
         });
         let fingerprint = Some(format!("{}{started:016x}", self.fingerprint));
-        SuiteStep { name: step_name(name, package, *is_unit), fingerprint }
+        SuiteStep { name: step_name(name, package, *target), fingerprint }
     }
 
     /// Returns the file in which it notes the programs that it starts, a line each.
@@ -171,8 +193,8 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn run(&self, output: &mut dyn Write) -> Result<Tally> {
-        let CompiledTest { name, package, is_unit, path } = &self.compiled;
-        if package == "relayer-daemon" && !is_unit {
+        let CompiledTest { name, package, target, path } = &self.compiled;
+        if package == "relayer-daemon" && *target == TestedTarget::Tests {
             // The relayer's store is tested on it.
             debian::install(&debian::POSTGRES)?;
         }
@@ -258,15 +280,19 @@ mod tests {
         for name in [
             COMPILING,
             "unit tests: registry_core",
-            "unit tests: kya-gate",
+            "unit tests: kya-gate (program)",
             "unit tests: kya_gate",
+            "unit tests: kya",
+            "unit tests: kya (program)",
             "unit tests: e2e",
-            "unit tests: devnet",
+            "unit tests: devnet (program)",
             "core: layers",
             "end to end: relayer",
         ] {
             assert!(names.iter().any(|named| named == name), "{name} is not in {names:?}");
         }
+        // Two steps of one name would share one stamp, and repeat each other without end.
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
     }
 
     #[test]
@@ -299,10 +325,15 @@ mod tests {
                 r#"{{"reason":"compiler-artifact","package_id":"x","manifest_path":"{manifest}","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"layers","src_path":"/x.rs","test":true}},"profile":{{"opt_level":"0","test":true}},"features":[],"executable":{executable},"fresh":true}}"#
             )
         };
-        for (kind, is_unit) in [("test", false), ("example", false), ("lib", true), ("bin", true)] {
+        for (kind, target) in [
+            ("test", TestedTarget::Tests),
+            ("example", TestedTarget::Tests),
+            ("lib", TestedTarget::Library),
+            ("bin", TestedTarget::Program),
+        ] {
             let (name, package, path) = ("layers".to_owned(), "core".to_owned(), "/t/layers-1".into());
             let found = CompiledTest::of(&message(kind, r#""/t/layers-1""#));
-            assert_eq!(found, Some(CompiledTest { name, package, is_unit, path }));
+            assert_eq!(found, Some(CompiledTest { name, package, target, path }));
         }
         for other in [
             message("lib", "null"),

@@ -15,6 +15,19 @@ pub(crate) struct Sources {
     compiler: String,
 }
 
+/// The files that a test program reads while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// All: it checks the sources themselves.
+    Sources,
+    /// Data, scripts and configurations. Rust's sources are in the program.
+    Data,
+    /// Also documentation, with blocks that end-to-end tests run.
+    Documents,
+    /// The same without the files of Workers and pages, which the relayer's end-to-end tests do not use.
+    Relayer,
+}
+
 impl Sources {
     pub(crate) fn read() -> Result<Self> {
         let listed = output_of(command("git").args(["ls-files", "-z", "-co", "--exclude-standard"]));
@@ -48,18 +61,20 @@ impl Sources {
         })
     }
 
-    /// Returns the fingerprint of the files that test programs read while they run: data, scripts and
-    /// configurations. Rust's sources are in the programs. Documentation, with blocks that end-to-end tests
-    /// run, counts for `end_to_end` alone, and files that the relayer's tests do not use, for the others.
-    pub(crate) fn read_by(&self, end_to_end: bool, is_relayer: bool) -> String {
+    /// Returns the fingerprint of the files that a test program reads while it runs.
+    pub(crate) fn read_by(&self, reads: Reads) -> String {
         const OF_WORKERS: [&str; 5] = ["browser/", "edge-", "wrangler", "tests/browser/", "tests/package/"];
-        self.of(|file| {
-            let is_read = match file.rsplit_once('.') {
-                Some((_, "rs")) => false,
-                Some((_, "md")) => end_to_end && (file.contains('/') || file == "README.md"),
-                _ => end_to_end || !(file.starts_with("tests/") || file.starts_with("browser/")),
-            };
-            is_read && !(is_relayer && OF_WORKERS.iter().any(|start| file.starts_with(start)))
+        let starts_with = |file: &str, starts: &[&str]| starts.iter().any(|start| file.starts_with(start));
+        self.of(|file| match (reads, file.rsplit_once('.')) {
+            (Reads::Sources, _) => true,
+            (_, Some((_, "rs"))) => false,
+            (Reads::Relayer, _) if starts_with(file, &OF_WORKERS) => false,
+            (Reads::Data, Some((_, "md"))) => false,
+            (_, Some((_, "md"))) => file.contains('/') || file == "README.md",
+            (Reads::Data, _) => {
+                file.starts_with("tests/fixtures/") || !starts_with(file, &["tests/", "browser/"])
+            }
+            (Reads::Documents | Reads::Relayer, _) => true,
         })
     }
 
@@ -77,4 +92,31 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_repeated_where_a_file_changed_that_it_reads() {
+        let repeats = |file: &str, reads| {
+            let with = |hash| Sources { files: [(file.to_owned(), hash)].into(), compiler: String::new() };
+            with(1).read_by(reads) != with(2).read_by(reads)
+        };
+        // Sources, data, documents, the relayer's end-to-end tests.
+        for (file, expected) in [
+            ("core/src/eth/mod.rs", [true, false, false, false]),
+            ("core/tests/evidence/provision.json", [true, true, true, true]),
+            ("tests/fixtures/3ad2b3d/tokens.txt", [true, true, true, true]),
+            ("tests/signers/answers.mjs", [true, false, true, true]),
+            ("tests/package/reading/local.test.mjs", [true, false, true, false]),
+            ("wrangler.toml", [true, true, true, false]),
+            ("docs/gate.md", [true, false, true, true]),
+            ("CHANGELOG.md", [true, false, false, false]),
+        ] {
+            let of = [Reads::Sources, Reads::Data, Reads::Documents, Reads::Relayer];
+            assert_eq!(of.map(|reads| repeats(file, reads)), expected, "{file}");
+        }
+    }
 }
