@@ -2,7 +2,9 @@
 //! compiled, bound with wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context as _, Result};
 
@@ -23,14 +25,12 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
     Module { title, crate_name, name, size_limit: kib * 1024 }
 }
 
-/// The module of the gate, with features of the core that the others lack.
-const GATE: &str = "decision";
 const MODULES: [Module; 6] = [
     module("Browser package: wasm", "registry-browser", "registry", 225),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
-    module("Browser package, gate: wasm", "registry-browser-gate", GATE, 250),
+    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
     module("Browser package, key: wasm", "registry-browser-key", "key", 60),
 ];
 
@@ -72,11 +72,12 @@ pub(crate) fn build() -> Result<()> {
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
-        // Those with the same features of the core together: each one alone would compile the dependencies
-        // with another set of features.
-        let (with_gate, others): (Vec<_>, Vec<_>) = MODULES.iter().partition(|module| module.name == GATE);
-        [others, with_gate].iter().try_for_each(|modules| compile(modules))?;
-        MODULES.iter().try_for_each(|module| bind(module, &fresh))?;
+        compile()?;
+        // Side by side: each module is optimised by one thread.
+        thread::scope(|scope| {
+            let bound = MODULES.each_ref().map(|module| scope.spawn(|| bind(module, &fresh)));
+            bound.into_iter().try_for_each(|bound| bound.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })?;
         for entry in fs::read_dir(browser.join("npm"))? {
             let file = entry?;
             fs::copy(file.path(), fresh.join(file.file_name()))?;
@@ -119,8 +120,9 @@ fn declare_without_dom(module: &Module, package: &Path) -> Result<()> {
     Ok(fs::write(file, text.replace("BufferSource | WebAssembly.Module", "object"))?)
 }
 
-fn compile(modules: &[&Module]) -> Result<()> {
-    let packages = modules.iter().flat_map(|module| ["--package", module.crate_name]);
+/// Compiles all modules at once: by themselves, each set of their dependencies' features would be compiled.
+fn compile() -> Result<()> {
+    let packages = MODULES.iter().flat_map(|module| ["--package", module.crate_name]);
     let build = ["build", "--target", WASM_TARGET, "--profile", PROFILE];
     run(without_paths(&mut cargo()).args(build).args(packages))
 }

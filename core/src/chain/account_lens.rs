@@ -8,15 +8,8 @@
 
 use alloy_primitives::Address;
 
-use super::lens::{self, Method};
-
 /// Runtime bytecode of `AccountLens`, as hexadecimal digits.
-const CODE: &str = include_str!("account_lens.hex");
+pub(super) const CODE: &str = include_str!("account_lens.hex");
 
 /// The lens's own address in its calls: the last 20 bytes of `keccak256("account lens")`.
 pub(crate) const ADDRESS: Address = alloy_primitives::address!("0x02f9e34504a5c63486edd977e036cc4cc5f4363c");
-
-/// Returns the parameters of the `eth_call` with this calldata of `aggregate3`.
-pub(super) fn params(data: &[u8], method: Method, block: &str) -> String {
-    lens::run((ADDRESS, CODE), data, method, block)
-}

@@ -5,7 +5,7 @@ use std::iter;
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_sol_types::SolCall;
 
-use super::{account_lens, block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
+use super::{block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
 use crate::{
     chain::lens::{self, Detail, Method, Span},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
@@ -156,18 +156,12 @@ pub(super) enum Job {
     Walk(WalkKey, Span),
 }
 
-/// Returns whether a call is to the account lens, which serves its whole chunk. Hosts that ask for no account
-/// do not link the lens.
-fn is_of_account(call: &Call) -> bool {
-    cfg!(feature = "account-lens") && call.target == account_lens::ADDRESS
-}
-
 impl Job {
     /// Returns whether the job runs a contract that is not deployed.
     pub(super) fn runs_lens(&self) -> bool {
         match self {
-            Self::Calls(calls) => calls.iter().any(|pending| is_of_account(&pending.call)),
-            Self::Suspect(pending) => is_of_account(&pending.call),
+            Self::Calls(calls) => calls.iter().any(|pending| pending.call.code.is_some()),
+            Self::Suspect(pending) => pending.call.code.is_some(),
             Self::Direct(_) => false,
             Self::Walk(..) => true,
         }
@@ -280,8 +274,9 @@ impl InFlight {
         let marker = Marker::calls(multicall3);
         let aggregate = |id, calls: &[Call]| {
             let data = multicall::pack(marker.iter().chain(calls));
-            if self.method != Method::Multicall && calls.iter().any(is_of_account) {
-                return rpc::request(id, "eth_call", account_lens::params(&data, self.method, block));
+            let undeployed = calls.iter().find_map(|call| Some((call.target, call.code?)));
+            if let Some(contract) = undeployed.filter(|_| self.method != Method::Multicall) {
+                return rpc::request(id, "eth_call", lens::run(contract, &data, self.method, block));
             }
             eth_call(id, multicall3, &data, block)
         };
@@ -327,7 +322,7 @@ pub(super) fn getters(key: &WalkKey, span: Span) -> Vec<Call> {
         let history = key.detail.has_revenue().then(|| getRevenueHistoryCall { agentId: id }.abi_encode());
         iter::once(record).chain(history)
     });
-    reads.map(|data| Call { target: key.registry, data: data.into() }).collect()
+    reads.map(|data| Call { target: key.registry, data: data.into(), code: None }).collect()
 }
 
 /// Packs `queue` into jobs of at most `room` requests within the limits and returns the rest. `pairs`: the
@@ -381,7 +376,8 @@ mod tests {
             pairs: bool,
         ) {
             let limits = Limits { bytes_per_chunk: 1_000, ..Limits::default() };
-            let call = |index: usize| Call { target: Address::ZERO, data: vec![index as u8; index % 70].into() };
+            let data = |index: usize| vec![index as u8; index % 70].into();
+            let call = |index| Call { target: Address::ZERO, data: data(index), code: None };
             let pending = |(index, (peers, suspect)): (usize, &(usize, bool))| {
                 PendingCall { call: call(index), peers: *peers, suspect: *suspect }
             };

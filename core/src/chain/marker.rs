@@ -34,7 +34,7 @@ impl Marker {
             getCurrentBlockTimestampCall {}.abi_encode(),
             getBlockNumberCall {}.abi_encode(),
         ]
-        .map(|data| Call { target: multicall3, data: data.into() })
+        .map(|data| Call { target: multicall3, data: data.into(), code: None })
     }
 
     /// Takes the results of [`calls`](Self::calls) off the head of a chunk's.

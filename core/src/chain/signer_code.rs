@@ -4,11 +4,12 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_sol_types::SolCall as _;
 
 use super::{
-    account_lens::ADDRESS,
+    account_lens::{ADDRESS, CODE},
     error::QueryError,
     view::{Halt, Query, View},
 };
 use crate::{
+    eth::multicall::Call,
     eth::{
         abi::{IAccountLens::checkCall, IERC1271::isValidSignatureCall},
         as_of::BlockId,
@@ -55,7 +56,8 @@ pub(crate) fn signer_code(
     let data = signed.map_or_else(Bytes::new, |(hash, signature)| {
         isValidSignatureCall { hash, signature: signature.clone() }.abi_encode().into()
     });
-    let check = view.call(ADDRESS, &checkCall { account, data, most: gas })?;
+    let data = checkCall { account, data, most: gas }.abi_encode().into();
+    let check = view.read::<checkCall>(Call { target: ADDRESS, data, code: Some(CODE) })?;
     // The answer to a valid signature is the function's selector at the head of a word.
     let accepts = check.answer == B256::right_padding_from(&isValidSignatureCall::SELECTOR);
     Ok(SignerCode { has_code: !check.codeSize.is_zero(), accepts })

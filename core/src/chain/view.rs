@@ -156,12 +156,16 @@ impl View {
     /// [`Halt::Need`] if the result is not known yet; [`QueryError::Reverted`], [`QueryError::TooHeavy`], or
     /// an error that there is no contract or no valid return data.
     pub fn call<C: SolCall>(&self, target: Address, call: &C) -> Result<C::Return, Halt> {
-        let call = Call { target, data: call.abi_encode().into() };
+        self.read::<C>(Call { target, data: call.abi_encode().into(), code: None })
+    }
+
+    /// Returns the decoded return value of a read, as [`call`](Self::call) does.
+    pub(super) fn read<C: SolCall>(&self, call: Call) -> Result<C::Return, Halt> {
         match self.answers.get(&call) {
             Some(CallResult::Returned(data)) if data.is_empty() => Err(match self.asked {
                 // The registry was deployed later.
                 Some(block) => QueryError::BlockNotAvailable(block).into(),
-                None => RunError::NoContract(target).into(),
+                None => RunError::NoContract(call.target).into(),
             }),
             Some(CallResult::Returned(data)) => abi::decode_returns::<C>(data)
                 .map_err(|_| RunError::BadReturn { function: C::SIGNATURE }.into()),

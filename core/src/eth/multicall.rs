@@ -19,6 +19,9 @@ pub struct Call {
     pub target: Address,
     /// Selector and arguments.
     pub data: Bytes,
+    /// Runtime bytecode of a target that is not deployed, as hexadecimal digits. It serves the whole
+    /// `aggregate3` with this call, as Multicall3 does.
+    pub code: Option<&'static str>,
 }
 
 impl Call {
@@ -74,7 +77,7 @@ mod tests {
         fn packed_size_is_what_packing_takes(lengths in prop::collection::vec(0usize..200, 0..20)) {
             let calls: Vec<Call> = lengths
                 .iter()
-                .map(|length| Call { target: Address::ZERO, data: vec![7; *length].into() })
+                .map(|length| Call { target: Address::ZERO, data: vec![7; *length].into(), code: None })
                 .collect();
             let frame = pack(&[]).len();
             let size: usize = calls.iter().map(Call::packed_size).sum();

@@ -218,7 +218,7 @@ impl Engine {
     }
 
     /// See [`Run::answered_by`](super::Run::answered_by).
-    pub(super) const fn answered_by(&mut self, endpoint: usize) {
+    pub(super) fn answered_by(&mut self, endpoint: usize) {
         self.rotation.stay_with(endpoint);
     }
 
