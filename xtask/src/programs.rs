@@ -1,6 +1,6 @@
 //! The test programs of the native packages: compiled together by cargo, and run one by one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
 use std::panic::resume_unwind;
@@ -259,6 +259,8 @@ fn all_of(files: impl Iterator<Item = PathBuf>) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
