@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
-use registry_core::{api::route::CacheScope, index::State};
+use registry_core::{
+    api::route::CacheScope,
+    index::{
+        State,
+        alarm::{AlarmRequest, KEPT_MILLIS, RESTS_MILLIS},
+    },
+};
 use worker::{Response, console_warn};
 
 use crate::{
@@ -11,15 +17,6 @@ use crate::{
     object::{RegistryIndex, failed},
     sql::Sql,
 };
-
-/// Milliseconds after which failed work is retried, and an alarm that has not fired is set again.
-pub(crate) const RETRY_MILLIS: u64 = 5_000;
-/// Milliseconds for which an object without requests keeps its rows, so that earlier settings and an earlier
-/// release find them again: 30 days.
-pub(crate) const KEPT_MILLIS: u64 = 30 * 86_400_000;
-/// Milliseconds after which a resting object checks again: an earlier release that is deployed again sets no
-/// alarm, and so does no work, while one is pending.
-pub(crate) const RESTS_MILLIS: u64 = 3_600_000;
 
 impl RegistryIndex {
     /// Sets the alarm for the next work while the index is in use; later if the last work failed, or other
@@ -41,19 +38,15 @@ impl RegistryIndex {
             None if !is_idle => self.due_at(&state, settings),
             _ => unix_millis() + KEPT_MILLIS,
         };
-        self.set_alarm(at.max(self.lease.get().until)).await
+        self.set_alarm(AlarmRequest::By(at.max(self.lease.get().until))).await
     }
 
-    /// Sets the alarm for `at` (unix milliseconds), unless an earlier one is set.
-    pub(crate) async fn set_alarm(&self, at: u64) -> worker::Result<()> {
+    /// Sets the alarm, unless the pending one is as requested.
+    pub(crate) async fn set_alarm(&self, request: AlarmRequest) -> worker::Result<()> {
         let (now, storage) = (unix_millis(), self.state.storage());
-        let set = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
-        let at = at.max(now);
-        // An alarm that is due and has not fired for a while is lost.
-        if set.is_some_and(|set| set > now.saturating_sub(RETRY_MILLIS) && set <= at) {
-            return Ok(());
-        }
-        storage.set_alarm(Duration::from_millis(at - now)).await?;
+        let pending = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
+        let Some(at) = request.at(pending, now) else { return Ok(()) };
+        storage.set_alarm(Duration::from_millis(at.saturating_sub(now))).await?;
         self.rows.set(self.rows.get().plus_written(1));
         Ok(())
     }
@@ -65,7 +58,7 @@ impl RegistryIndex {
         let asked_at = self.raw_sql().asked_at().map_err(failed)?;
         match asked_at.saturating_add(KEPT_MILLIS) {
             until if until <= now => self.delete().await?,
-            until => self.set_alarm(until.min(now + RESTS_MILLIS)).await?,
+            until => self.set_alarm(AlarmRequest::By(until.min(now + RESTS_MILLIS))).await?,
         }
         Response::empty()
     }

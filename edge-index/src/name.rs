@@ -4,13 +4,13 @@
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::index::{
     SqlValue, Store as _, StoreError,
+    alarm::AlarmRequest,
     protocol::IndexAnswer,
     takeover::{self, PartKey},
 };
 use worker::Response;
 
 use crate::{
-    alarm::{KEPT_MILLIS, RESTS_MILLIS},
     answer::HttpResult,
     object::{RegistryIndex, failed},
     sql::Sql,
@@ -41,9 +41,8 @@ impl RegistryIndex {
         let (sql, now) = (self.raw_sql(), unix_millis());
         let part = takeover::part(&sql, key).map_err(failed)?;
         if !part.is_empty() {
-            // After a long time without requests, the next alarm would delete the rows.
-            let until = sql.asked_at().map_err(failed)?.saturating_add(KEPT_MILLIS);
-            self.set_alarm(now + if until > now + RESTS_MILLIS { RESTS_MILLIS } else { KEPT_MILLIS }).await?;
+            let asked_at = sql.asked_at().map_err(failed)?;
+            self.set_alarm(AlarmRequest::of_takeover(asked_at, now)).await?;
         }
         Response::from_json(&IndexAnswer::Part(part))
     }

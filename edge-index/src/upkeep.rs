@@ -11,13 +11,14 @@ use registry_core::{
     host::shared_reads::due_for_renewal,
     index::{
         Config, FEW_AGENTS, FileSizes, IndexError, PART, SWEEP, State, Work,
+        alarm::RETRY_MILLIS,
         protocol::{IndexAnswer, IndexQuestion},
         takeover::{self, TakeoverPart},
     },
 };
 use worker::{Delay, Error, console_warn};
 
-use crate::{alarm::RETRY_MILLIS, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
+use crate::{garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;

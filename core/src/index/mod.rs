@@ -30,6 +30,7 @@
 //! | `indexed_agent` | an agent as the tables store it |
 //! | `tables` | writes to agents and their sums |
 //! | `takeover` | the takeover from the index of the release before |
+//! | `alarm` | when an object's alarm is set |
 //! | `counts` | keys of the counts of agents |
 //! | `postings` | the lists of agents with a property |
 //! | `large_persons` | sums and a list of each liable person with many agents |
@@ -70,6 +71,7 @@
 //! let kept = Some(work.state().clone());               // until a step fails
 //! ```
 
+pub mod alarm;
 mod answers;
 mod candidates;
 mod canonical;

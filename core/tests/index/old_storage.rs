@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use registry_core::index::alarm::{AlarmRequest, KEPT_MILLIS, RESTS_MILLIS, RETRY_MILLIS};
 use registry_core::index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover};
 use registry_core::liability::Basis;
 use registry_core::registry::changes::{Cursor, Since, Standing};
@@ -173,4 +174,27 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     assert!(takeover::next(&begun[1]).unwrap().is_some());
     assert!(!takeover::is_awaited(&begun[1], 601_000).unwrap());
     assert_eq!(begun.each_ref().map(|database| takeover::next(database).unwrap()), [None, None]);
+}
+
+#[test]
+fn a_takeover_postpones_the_deletion_of_the_earlier_index() {
+    let (now, minute) = (NOW * 1_000, 60_000);
+    let (rests, kept) = (now + RESTS_MILLIS, now + KEPT_MILLIS);
+    // Twenty minutes before the deletion, and an hour after it was due.
+    let (expires, expired) = (now + 20 * minute - KEPT_MILLIS, now - RESTS_MILLIS - KEPT_MILLIS);
+    for (asked_at, pending, set) in [
+        (now, None, Some(rests)),
+        (now, Some(now + minute), None),
+        (now, Some(kept), Some(rests)),
+        (now, Some(now - RETRY_MILLIS + 1), None),
+        (now, Some(now - RETRY_MILLIS), Some(rests)),
+        (expires, None, Some(kept)),
+        (expires, Some(now + 20 * minute), Some(kept)),
+        (expired, Some(now), Some(kept)),
+        // By the part before.
+        (expires, Some(kept - minute), None),
+    ] {
+        let request = AlarmRequest::of_takeover(asked_at, now);
+        assert_eq!(request.at(pending, now), set, "asked at {asked_at}, {pending:?} of {now}");
+    }
 }
