@@ -160,11 +160,21 @@ fn an_id_that_a_reorganisation_gives_to_other_wallets_is_taken_from_the_first() 
 
 #[test]
 fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one() {
-    // With another change, or with the same root; found at once, or two minutes later.
-    for (times_logs, is_other, later) in
-        [(true, true, 0), (false, true, 0), (true, false, 0), (false, false, 0), (true, false, 4)]
-    {
+    // With another change, or with the same root; found at once, or two minutes later; on a host with a clock
+    // that is an hour behind the chain.
+    for (times_logs, is_other, later, is_behind) in [
+        (true, true, 0, false),
+        (false, true, 0, false),
+        (true, false, 0, false),
+        (false, false, 0, false),
+        (true, false, 4, false),
+        (true, true, 0, true),
+        (true, false, 4, true),
+    ] {
         let (mut index, since) = begun();
+        if is_behind {
+            index.now = index.newest().seconds - 3_600;
+        }
         index.node.quirks.times_logs = times_logs;
         let parent = index.history.number();
         let revoke = |index: &mut TestIndex| {
@@ -188,11 +198,46 @@ fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one
             index.idle_for(20);
         }
         let change = only(&index, since);
-        assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block), "{later} later");
+        assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block), "{later}, {is_behind}");
         let ends = index.database.execute("SELECT id, seconds FROM ends", &[]).unwrap();
         assert_eq!(ends, [[SqlValue::Integer(5), block.into()]]);
         index.is_right();
     }
+}
+
+#[test]
+fn a_reorg_moves_no_change_that_another_one_of_the_agent_followed() {
+    let (mut index, since) = begun();
+    let parent = index.history.number();
+    let reorganise = |index: &mut TestIndex, parent, blocks| {
+        index.history.blocks.retain(|number, _| *number <= parent);
+        (0..blocks).for_each(|_| index.idle());
+    };
+    // A suspension in a block that is undone, and another one in an earlier block.
+    (0..8).for_each(|_| index.idle());
+    suspend(&mut index);
+    index.refresh();
+    reorganise(&mut index, parent, 2);
+    // A shorter chain is a later one.
+    index.history.edit(|mined| mined.seconds += 1_000);
+    index.refresh();
+    let suspended_at = suspend(&mut index);
+    index.refresh();
+    // A pause of the suspension between two refreshes, which moves to other blocks.
+    for blocks in [0, 1] {
+        reorganise(&mut index, suspended_at, blocks);
+        index.mine(|registry, _| registry.agents[3].status = 0);
+        index.mine(|registry, seconds| {
+            registry.agents[3].status = 1;
+            registry.agents[5].lastAttestation = seconds;
+        });
+        index.refresh();
+    }
+    let mut changes = changes(&index, Since::Cursor(since));
+    changes.retain(|change| change.agent_id.0 == 4 && stands(change.from) != stands(change.to));
+    let blocks: Vec<u64> = changes.iter().map(|change| change.block_number).collect();
+    assert_eq!(blocks, [parent + 9, parent + 2, suspended_at]);
+    index.is_right();
 }
 
 #[test]
