@@ -179,10 +179,8 @@ impl HistoryQuery {
 
     /// Creates a run that reads the page at the index's block.
     pub fn run(self, config: &Config, endpoints: Endpoints) -> Run<Self> {
-        let Checkpoint { number, hash, seconds, parent } = self.at;
-        let header = Header { number, hash, parent_hash: parent, timestamp: seconds };
-        let limits = Limits { rounds: ROUNDS, ..config.limits };
-        Run::new(self, config.multicall3, limits).over(endpoints).at(header)
+        let (at, limits) = (self.at.into(), Limits { rounds: ROUNDS, ..config.limits });
+        Run::new(self, config.multicall3, limits).over(endpoints).at(at)
     }
 
     fn logs(
