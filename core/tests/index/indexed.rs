@@ -1,7 +1,7 @@
 //! An index with its host (the database, the clock, endpoints that answer or fail), the chain that its node
 //! sees, and the checks of its answers.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::Cell, cell::RefCell, collections::BTreeMap};
 
 use registry_core::api::{document::Document, question::LateExcerpt};
 use registry_core::index::{Bounds, Config, Excerpt, Index, IndexError, State, Work};
@@ -11,7 +11,7 @@ use registry_core::registry::lineage::{self, Member};
 use registry_core::{liability::Basis, registry::kya::Decision};
 
 use crate::common::{database::Database, database::config, prelude::*, proofs};
-use crate::{history::ChainHistory, liability, liable, snapshot};
+use crate::{history::ChainHistory, liability, liable, snapshot, store_failures::LimitedStore};
 
 pub(crate) const CHAIN: &str = "http://node";
 
@@ -210,18 +210,23 @@ impl TestIndex {
 
     /// Does one piece of work, and returns whether it came to its end.
     pub(crate) fn work(&mut self) -> Result<bool, IndexError> {
-        let now = self.now * 1_000;
-        let kept = self.kept.take();
-        let mut work = Work::begin(&self.database, kept, self.config.clone(), self.endpoints.clone(), now)?;
+        self.work_within(u64::MAX)
+    }
+
+    /// Does one piece of work on a store that fails after `statements`.
+    pub(crate) fn work_within(&mut self, statements: u64) -> Result<bool, IndexError> {
+        let (now, left) = (self.now * 1_000, Cell::new(statements));
+        let (kept, store) = (self.kept.take(), LimitedStore::new(&self.database, &left));
+        let mut work = Work::begin(&store, kept, self.config.clone(), self.endpoints.clone(), now)?;
         let mut replies = 0;
         loop {
-            let dies = self.dies_after == Some(replies);
-            let step = self.database.transaction(|database| {
-                let step = work.step(database);
-                // The death of the host takes what was not committed.
-                (!dies).then_some(step)
+            let (dies, mut step) = (self.dies_after == Some(replies), None);
+            self.database.transaction(|database| {
+                let done = step.insert(work.step(&LimitedStore::new(database, &left)));
+                // A failed store, and the death of the host, take what was not committed.
+                (!dies && !matches!(done, Err(IndexError::Store(_)))).then_some(())
             });
-            let Some(step) = step else { return Ok(false) };
+            let Some(step) = step.filter(|_| !dies) else { return Ok(false) };
             match step? {
                 Step::Done(()) => break,
                 Step::Send(batch) => {

@@ -2,18 +2,25 @@
 
 use std::cell::Cell;
 
-use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
+use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, prepare};
 use registry_core::registry::changes::Since;
 
-use crate::{TestIndex, common::database::Database, common::prelude::*};
+use crate::{TestIndex, common::database::Database};
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 
 /// A store that fails after a number of statements, or that accepts only reads.
-struct LimitedStore<'a> {
+pub(crate) struct LimitedStore<'a> {
     database: &'a Database,
-    left: Cell<u64>,
+    left: &'a Cell<u64>,
     read_only: bool,
+}
+
+impl<'a> LimitedStore<'a> {
+    /// Creates a store that fails after the statements that are `left`.
+    pub(crate) const fn new(database: &'a Database, left: &'a Cell<u64>) -> Self {
+        Self { database, left, read_only: false }
+    }
 }
 
 impl Store for LimitedStore<'_> {
@@ -22,28 +29,6 @@ impl Store for LimitedStore<'_> {
         let left = self.left.get().checked_sub(1);
         self.left.set(left.ok_or_else(|| StoreError::of_host(QUOTA.into()))?);
         self.database.execute(statement, parameters)
-    }
-}
-
-/// Does one piece of work on a store that fails after `statements`; a failed step is rolled back.
-fn work(index: &mut TestIndex, statements: u64) -> Result<(), IndexError> {
-    let store = LimitedStore { database: &index.database, left: Cell::new(statements), read_only: false };
-    let now = index.now * 1_000;
-    index.kept = None;
-    let mut work = Work::begin(&store, None, index.config.clone(), index.endpoints.clone(), now)?;
-    loop {
-        let mut step = None;
-        store.database.transaction(|_| {
-            let done = step.insert(work.step(&store));
-            (!matches!(done, Err(IndexError::Store(_)))).then_some(())
-        });
-        match step.unwrap()? {
-            Step::Done(()) => return Ok(()),
-            Step::Send(batch) => {
-                let (status, body) = index.node.post(&batch);
-                work.feed(Reply { status, body: &body })?;
-            }
-        }
     }
 }
 
@@ -60,7 +45,7 @@ fn a_refresh_that_fails_at_any_statement_changes_no_row_and_succeeds_later() {
     index.show();
     let before = rows(&index);
     let mut failures = 0;
-    while let Err(error) = work(&mut index, failures) {
+    while let Err(error) = index.work_within(failures) {
         assert_eq!(error, IndexError::Store(StoreError::OutOfQuota(QUOTA.into())));
         assert_eq!(rows(&index), before, "after {failures} statements");
         failures += 1;
@@ -120,8 +105,9 @@ fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
 #[test]
 fn an_index_can_be_opened_and_read_where_nothing_can_be_written() {
     let index = TestIndex::filled(3, 0);
-    let store = LimitedStore { database: &index.database, left: Cell::new(1_000), read_only: true };
+    let left = Cell::new(1_000);
+    let store = LimitedStore { read_only: true, ..LimitedStore::new(&index.database, &left) };
     prepare(&store).unwrap();
-    assert!(store.left.get() < 1_000);
+    assert!(left.get() < 1_000);
     assert_eq!(State::load(&index.database).unwrap().total, 3);
 }
