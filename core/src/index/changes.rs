@@ -40,9 +40,9 @@ const ROWS: u64 = 1_000;
 /// Lapses, or attestations that are current again, after which a piece of work ends with those of the same
 /// second: any number of agents may have been attested at once.
 const LAPSES_AT_ONCE: usize = 20_000;
-/// The newest changes, among which those of undone blocks are searched for. A refresh stores at most 20,000
-/// agents, and hardly more lapses than [`LAPSES_AT_ONCE`].
-const UNDONE: u64 = 100_000;
+/// Seconds that the host's clock may be behind the chain, where changes of undone blocks are searched for by
+/// the time at which they were noted.
+const CLOCK_SKEW: u64 = 86_400;
 
 /// The times as of which agents are compared.
 #[derive(Clone, Copy, Debug)]
@@ -238,9 +238,13 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 
     /// Replaces the undone blocks in changes and ends of agents with the same record after a reorg by the new
-    /// blocks of their events. The reorg has undone the blocks after the one of this height. Only an agent's
-    /// newest change of status is moved: an undone one before it was followed by a change back.
-    pub(super) fn move_undone(&self, since: u64, moved: &[(u64, StatusMoment)]) -> Result<(), StoreError> {
+    /// blocks of their events. The reorg has undone the blocks after the one of this height and time. Only an
+    /// agent's newest change of status is moved: an undone one before it was followed by a change back.
+    pub(super) fn move_undone(
+        &self,
+        (since, seconds): (u64, u64),
+        moved: &[(u64, StatusMoment)],
+    ) -> Result<(), StoreError> {
         let moment = |(id, moment): &(u64, StatusMoment)| {
             let own = (moment.number == self.at.number).then_some(self.at.seconds);
             let seconds = moment.seconds.or(own).map_or(SqlValue::Null, SqlValue::from);
@@ -249,12 +253,11 @@ impl<S: Store> ChangeLog<'_, S> {
         let moved: Vec<[SqlValue; 3]> = moved.iter().map(moment).collect();
         let of = "FROM (SELECT value->>0 AS id, value->>1 AS block, value->>2 AS seconds FROM json_each(?1)) \
                   AS moved WHERE";
-        // By number, not by the time at which they were noted: the host's clock may be behind the chain.
-        let after = self.state.log.changes.saturating_sub(UNDONE);
+        let noted_from = seconds.saturating_sub(CLOCK_SKEW);
         let statement = format!(
             "UPDATE changes SET block = moved.block, seconds = coalesce(moved.seconds, changes.seconds) {of} \
              changes.agent = moved.id AND changes.block > {since} AND changes.number IN (SELECT max(number) \
-             FROM changes WHERE number > {after} AND was & 6 IS NOT is_now & 6 \
+             FROM changes WHERE noted >= {noted_from} AND was & 6 IS NOT is_now & 6 \
              AND agent IN (SELECT value->>0 FROM json_each(?1)) GROUP BY agent)"
         );
         write(self.store, &statement, &moved)?;

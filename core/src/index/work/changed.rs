@@ -226,8 +226,8 @@ impl Work {
             shards::undo(store, version_of_shards)?;
         }
         self.change_log(store, checkpoint).write(noted)?;
-        if let Some((since, _)) = undone {
-            self.change_log(store, checkpoint).move_undone(since, &moved)?;
+        if let Some(undone) = undone {
+            self.change_log(store, checkpoint).move_undone(undone, &moved)?;
         }
         let told = |id: &&u64| !changed.ids.contains(id) && !unannounced.contains(id);
         self.end_comparison(written.iter().filter(told).count() as u64);
