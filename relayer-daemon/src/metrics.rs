@@ -1,6 +1,9 @@
 //! Prometheus metrics. Label values come from closed sets only, so that no client can grow them.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use alloy::primitives::Address;
 use prometheus::{
@@ -15,6 +18,8 @@ macro_rules! metrics {
         #[derive(Debug, Clone)]
         pub struct Metrics {
             registry: Registry,
+            /// Held while the store's counts are taken over: counters are read and raised in two steps.
+            store_counts: Arc<Mutex<()>>,
             $(#[doc = concat!($help, ".")] pub $name: $kind,)*
         }
 
@@ -29,7 +34,7 @@ macro_rules! metrics {
                     let $name = metrics!(@make $kind, options!($metric, $help $(, $buckets)?) $(, [$($label),+])?)?;
                     registry.register(Box::new($name.clone()))?;
                 )*
-                Ok(Self { registry, $($name,)* })
+                Ok(Self { registry, store_counts: Arc::default(), $($name,)* })
             }
         }
     };
@@ -133,6 +138,7 @@ impl Metrics {
 
     /// Takes over the store's counts.
     pub fn saw_store(&self, [commits, writes]: [u64; 2], [waited, lasted]: [f64; 2], connects: u64) {
+        let _held = self.store_counts.lock().unwrap_or_else(PoisonError::into_inner);
         for (counter, total) in
             [(&self.store_commits, commits), (&self.store_writes, writes), (&self.store_connects, connects)]
         {
@@ -169,4 +175,29 @@ impl Metrics {
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
 pub const fn gauge_value(wei: u128) -> f64 {
     wei as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::atomic::{AtomicU64, Ordering},
+        thread,
+    };
+
+    #[test]
+    fn a_rise_of_the_stores_counts_that_two_scrapes_see_at_once_is_counted_once() {
+        let (metrics, total) = (Metrics::new().unwrap(), AtomicU64::new(0));
+        let counts_too_much = |_: &u32| {
+            let now = total.fetch_add(1, Ordering::SeqCst) + 1;
+            metrics.saw_store([now; 2], [0.0; 2], now);
+            let counted = metrics.store_commits.get();
+            counted > total.load(Ordering::SeqCst)
+        };
+        let scrape = || (0..200_000).filter(counts_too_much).count();
+        let wrong = thread::scope(|threads| {
+            [threads.spawn(scrape), threads.spawn(scrape)].map(|scrapes| scrapes.join().unwrap())
+        });
+        assert_eq!((wrong, metrics.store_commits.get()), ([0, 0], 400_000));
+    }
 }
