@@ -90,9 +90,14 @@ pub(crate) fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
     rpc_within(if is_silent { SHORT_TIMEOUT } else { TIMEOUT }, endpoints)
 }
 
-pub(crate) fn rpc_within(timeout: Duration, endpoints: &[&ScriptedEndpoint]) -> Rpc {
+/// Installs the provider that HTTP clients need.
+pub(crate) fn install_crypto() {
     // A second one is fine: the first stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+pub(crate) fn rpc_within(timeout: Duration, endpoints: &[&ScriptedEndpoint]) -> Rpc {
+    install_crypto();
     let urls: Vec<Url> = endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
     Rpc::new(&urls, timeout, Metrics::new().unwrap()).unwrap()
 }

@@ -4,6 +4,7 @@
 
 mod endpoint;
 mod receipts;
+mod start;
 
 use std::time::{Duration, Instant};
 

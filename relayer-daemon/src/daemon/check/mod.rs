@@ -4,7 +4,8 @@
 //!
 //! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
-//! creates no file.
+//! creates no file. Neither do `serve` and `drain` once there is a cross, and no running daemon is asked to
+//! drain.
 
 mod journal;
 
@@ -179,7 +180,9 @@ async fn examine(
     }
     let genesis = report.pass("journal", chain.genesis().await)?;
     let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
-    if mode == CheckMode::Look {
+    // A start that fails already must not bring the journal to a format that the version before cannot read,
+    // nor end the running daemon.
+    if mode == CheckMode::Look || !report.is_good() {
         look_at_locks(&files, report);
         let hash = policy.map(|policy| policy.current().hash().to_owned()).unwrap_or_default();
         look_at_store(settings, &files, &identity, &chain, &accounts, &hash, report).await;
