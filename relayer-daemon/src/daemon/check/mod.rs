@@ -323,7 +323,7 @@ async fn trusted(chain: &Chain) -> Result<String, String> {
     match chain.view(chain.registry, &call).await {
         Ok(true) => Ok("the registry trusts the forwarder".to_owned()),
         Ok(false) => Err("the registry does not trust this forwarder".to_owned()),
-        Err(error) => Err(format!("the registry does not say whom it trusts: {error}")),
+        Err(error) => Err(format!("the registry does not say whether it trusts the forwarder: {error}")),
     }
 }
 
