@@ -42,10 +42,29 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let view = self.parts.node.account_view(self.account(), None).await?;
+        let unused = gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce);
         let mut filled = Vec::new();
+        let result = self.store_no_ops(unused, market, &mut filled).await;
+        if !filled.is_empty() {
+            let nonces: Vec<u64> = filled.iter().map(|assignment| assignment.nonce).collect();
+            tracing::warn!(?nonces, "filling a gap in the nonce sequence");
+            self.open(filled);
+            self.send(&nonces).await;
+        }
+        result
+    }
+
+    /// Stores no-ops for these nonces, as far as the budget allows, and adds each to `filled`. Those must be
+    /// sent even after a failure: a nonce that the store has is no gap in the next round.
+    async fn store_no_ops(
+        &self,
+        nonces: impl Iterator<Item = u64> + Send,
+        market: &Market,
+        filled: &mut Vec<NonceAssignment>,
+    ) -> Result<(), SenderError> {
+        let account = self.account();
         // Lowest first: the higher ones wait for it.
-        for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
-            let account = self.account();
+        for nonce in nonces {
             // A nonce that is open or mined by the store is no gap: the loop that watches for reorgs follows
             // it.
             let is_ours = move |store: &Store| store.explains(account, nonce, nonce.saturating_add(1));
@@ -59,13 +78,6 @@ impl<N: ChainNode> Sender<N> {
             };
             filled.push(no_op);
         }
-        if filled.is_empty() {
-            return Ok(());
-        }
-        let nonces: Vec<u64> = filled.iter().map(|assignment| assignment.nonce).collect();
-        tracing::warn!(?nonces, "filling a gap in the nonce sequence");
-        self.open(filled);
-        self.send(&nonces).await;
         Ok(())
     }
 

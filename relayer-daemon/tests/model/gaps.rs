@@ -51,3 +51,16 @@ fn a_gap_that_the_budget_does_not_allow_costs_few_calls_while_it_waits() {
         assert!(calls <= 150, "{calls} calls in a minute");
     });
 }
+
+#[test]
+fn a_no_op_that_was_stored_before_the_next_one_failed_is_sent() {
+    run(SINGLE, async |simulation| {
+        simulation.play([WrongCount(3), Request(0)]).await;
+        simulation.until(|simulation| simulation.given() == [4]).await;
+        simulation.lose_database_after_a_write().await;
+        let open = |simulation: &Simulation| simulation.store.open_nonces_at(simulation.account(0)).unwrap();
+        assert_eq!(open(simulation), [0, 3], "the first gap is filled in the store, and no other");
+        simulation.play([Wait(30), Mine(8), Wait(20)]).await;
+        assert_eq!((open(simulation), simulation.mined()), (vec![], 4));
+    });
+}

@@ -113,6 +113,8 @@ pub struct Simulation {
     lowest_base_fee: u128,
     /// For each daemon, true while its writes fail.
     disk_full: Vec<Arc<AtomicBool>>,
+    /// Writes that are left until no daemon's database answers.
+    writes_left: Arc<AtomicUsize>,
     lives: Vec<Option<Life>>,
     turn: AtomicUsize,
     /// Every request that was accepted: its signer and forwarder nonce.
@@ -196,6 +198,7 @@ impl Simulation {
             keys,
             budget,
             disk_full: (0..daemons).map(|_| Arc::default()).collect(),
+            writes_left: Arc::new(AtomicUsize::new(usize::MAX)),
             lives: (0..daemons).map(|_| None).collect(),
             turn: AtomicUsize::new(0),
             requests: BTreeMap::new(),
@@ -224,7 +227,12 @@ impl Simulation {
     async fn start_one(&self, index: usize) -> Option<Life> {
         let (pause, is_paused) = watch::channel(false);
         let (disk_full, dead) = (Arc::clone(&self.disk_full[index]), Arc::<AtomicBool>::default());
-        let faults = StoreFaults { disk_full, dead: Arc::clone(&dead), paused: Some(is_paused.clone()) };
+        let faults = StoreFaults {
+            disk_full,
+            dead: Arc::clone(&dead),
+            writes_left: Some(Arc::clone(&self.writes_left)),
+            paused: Some(is_paused.clone()),
+        };
         let is_fleet = self.lives.len() > 1;
         let daemon = is_fleet.then(DaemonId::random);
         let store = self.store.with_faults(faults);
@@ -386,6 +394,23 @@ impl Simulation {
     fn next_life(&self) -> Option<&Life> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         self.lives[turn % self.lives.len()].as_ref().filter(|life| !*life.paused.borrow())
+    }
+
+    /// Waits until this holds.
+    pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !holds(self) {
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not come to that");
+            // Time goes on once all tasks wait.
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Has no database answer after the next write, until what follows that write has failed.
+    pub async fn lose_database_after_a_write(&self) {
+        self.writes_left.store(1, Ordering::Relaxed);
+        self.until(|simulation| simulation.writes_left.load(Ordering::Relaxed) == 0).await;
+        self.writes_left.store(usize::MAX, Ordering::Relaxed);
     }
 
     pub fn pause(&self, index: usize, paused: bool) {

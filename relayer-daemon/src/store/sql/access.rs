@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use alloy::primitives::B256;
@@ -21,13 +21,15 @@ pub(super) const CONCURRENT: usize = 256;
 /// The most operations, besides those, of each store with its own readers, such as the one for clients.
 pub(super) const CONCURRENT_OF_OWN_READER: usize = 64;
 
-/// Faults for tests, each injected while its flag is set.
+/// Faults for tests.
 #[derive(Debug, Clone, Default)]
 pub struct StoreFaults {
     /// Writes fail as on a full disk.
     pub disk_full: Arc<AtomicBool>,
     /// Every operation fails without effect, as after the death of the process.
     pub dead: Arc<AtomicBool>,
+    /// Writes that are left until the database does not answer; `None` for one that always does.
+    pub writes_left: Option<Arc<AtomicUsize>>,
     /// Operations neither begin nor end, as in a stalled process.
     pub paused: Option<watch::Receiver<bool>>,
 }
@@ -39,6 +41,29 @@ impl StoreFaults {
             // Without its sender nothing pauses any more.
             let _ = paused.wait_for(|paused| !paused).await;
         }
+    }
+
+    fn may_read(&self) -> Result<()> {
+        if self.dead.load(Ordering::Relaxed) {
+            return Err(StoreError::Interrupted);
+        }
+        match &self.writes_left {
+            Some(left) if left.load(Ordering::Relaxed) == 0 => {
+                Err(StoreError::Unreachable("an injected fault".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_write(&self) -> Result<()> {
+        if self.disk_full.load(Ordering::Relaxed) {
+            return Err(StoreError::NotCommitted);
+        }
+        self.may_read()?;
+        if let Some(left) = &self.writes_left {
+            let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        }
+        Ok(())
     }
 }
 
@@ -65,9 +90,7 @@ impl Store {
     }
 
     pub(super) fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
+        self.faults.may_read()?;
         self.readers.read(work)
     }
 
@@ -75,7 +98,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.may_write()?;
+        self.faults.may_write()?;
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
@@ -84,7 +107,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.may_write()?;
+        self.faults.may_write()?;
         self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
@@ -97,13 +120,13 @@ impl Store {
         if self.frequent.is_none() {
             return self.write(work);
         }
-        self.may_write()?;
+        self.faults.may_write()?;
         self.readers.single(work)
     }
 
     /// Runs a write that commits by itself.
     pub(super) fn write_committing<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
-        self.may_write()?;
+        self.faults.may_write()?;
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run_committing(work)
     }
 
@@ -114,20 +137,8 @@ impl Store {
 
     /// Runs a read of one statement.
     pub(super) fn read_single<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
+        self.faults.may_read()?;
         self.readers.single(work)
-    }
-
-    fn may_write(&self) -> Result<()> {
-        if self.faults.disk_full.load(Ordering::Relaxed) {
-            return Err(StoreError::NotCommitted);
-        }
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
-        Ok(())
     }
 
     /// Runs a write about an account's nonces: in a fleet it fails if another daemon has the account by now.
