@@ -242,6 +242,18 @@ fn a_reorganisation_after_15_idle_minutes_is_found_and_its_relay_told_anew() {
 }
 
 #[test]
+fn a_nonce_that_a_reorganisation_undid_is_sent_again_though_the_store_fails_after_it_is_reopened() {
+    run(SINGLE, async |simulation| {
+        simulation.play([Request(0), Wait(10), Mine(5), Wait(20), Reorganise(1, true)]).await;
+        assert!(simulation.record(simulation.only()).outcome.is_some());
+        simulation.lose_database_after_a_write().await;
+        assert_eq!(simulation.record(simulation.only()).outcome, None);
+        simulation.play([Wait(300)]).await;
+        assert_eq!(simulation.world.chain().pool(), 1, "not sent again");
+    });
+}
+
+#[test]
 fn a_nonce_that_a_foreign_transaction_took_in_a_reorganisation_is_looked_up_until_all_endpoints_answer() {
     let mut ops = vec![Request(0), Wait(10), Mine(5), Wait(10)];
     ops.extend([SilentEndpoint(true), Reorganise(1, true), Foreign(0), Wait(200), SilentEndpoint(false)]);

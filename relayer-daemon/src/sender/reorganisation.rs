@@ -186,12 +186,13 @@ impl<N: ChainNode> Sender<N> {
         if let Some(relay) = relay.filter(|_| pending) {
             self.publish(if has_key { SenderEvent::Reopened(relay) } else { SenderEvent::Requeue(relay.id) });
         }
-        let highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
-        self.state().highest_mined = highest_mined;
+        // First: the read below may fail, and nothing else sends the nonce then.
         if has_key {
             self.send(&[nonce]).await;
             self.sent.notify_one();
         }
+        let highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
+        self.state().highest_mined = highest_mined;
         Ok(())
     }
 }
