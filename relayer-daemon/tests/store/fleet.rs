@@ -213,6 +213,32 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 }
 
 #[test]
+fn a_nonce_with_its_own_reservation_gives_it_back_when_it_is_mined_as_the_only_one_in_flight() {
+    let shared = SharedStore::new();
+    let (a, _b) = two_daemons(&shared);
+    let payer = payer(FIRST, 1);
+    let sign = |nonce, wei, number| {
+        let transaction = costing(wei, number);
+        a.record(payer, &[NewTransaction { nonce, relay: Some(id(1)), transaction }], NOW).unwrap();
+    };
+    let settle = |nonce, number| {
+        let mined = settlement(&a, FIRST, nonce, number, Some(executed(number)));
+        assert_eq!(a.settle(payer, &mined, NOW), Ok(Some(executed(number))));
+    };
+    a.accept(&relay(1), NOW).unwrap();
+    sign(4, 100, 0xa);
+    a.lose(payer, 4, NOW).unwrap();
+    sign(5, 30, 0xb);
+    // The first one's late receipt ends the relay, and a reorganisation undoes that.
+    settle(4, 0xa);
+    assert!(a.reopen(payer, 4, 100, NOW).unwrap());
+    a.lose(payer, 4, NOW).unwrap();
+    settle(5, 0xb);
+    let budget = a.budget(1_000, NOW).unwrap();
+    assert_eq!((budget.window.settled_wei, budget.reserved_wei), (2, 99), "of the one that was given up");
+}
+
+#[test]
 fn the_daemon_whose_nonce_of_a_relay_is_lost_runs_it_where_no_other_nonce_is_left() {
     let shared = SharedStore::new();
     let ((a, first), (b, second)) = one_account_each(&shared);

@@ -135,6 +135,7 @@ fn settle(
         daemon,
         batch.iter().map(|one| one.now).max().unwrap_or_default(),
         WINDOW_SECONDS,
+        [given_up::KIND].as_slice(),
     ];
     each(db, statements.settle, values)
 }

@@ -135,6 +135,8 @@ WITH given AS (
     AND nonces.nonce = given.nonce AND nonces.relay = given.relay AND nonces.state = 'open' AND nonces.paid_wei = '0'
     AND NOT EXISTS (SELECT 1 FROM nonces AS other WHERE other.relay = given.relay AND other.state = 'open'
         AND (other.account, other.nonce) <> (given.account, given.nonce))
+    AND NOT EXISTS (SELECT 1 FROM spending
+        WHERE party > $14 AND substr(party, 10) = given.account || int8send(given.nonce))
     RETURNING own.signer, own.client, given.relay, given.tx_hash, given.block, given.gas, given.agent, given.paid_wei
 ), ended AS (
     UPDATE relays SET state = 'executed', error_code = NULL, error_detail = NULL, error_retry = NULL,
