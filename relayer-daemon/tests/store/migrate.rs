@@ -62,6 +62,23 @@ fn a_journal_moves_into_a_database_with_all_it_has_and_once() {
 }
 
 #[test]
+fn orders_that_were_given_to_the_database_before_a_move_stay_beside_those_of_the_file() {
+    // The second one is in force in both.
+    for (order, reload) in [(Order::Reload, 1), (Order::Pause, 0)] {
+        let (_dir, file, database) = journals();
+        database.order(order, "bob").unwrap();
+        let moved = database.migrate_from(&file);
+        assert!(matches!(moved, Ok(Migration::Copied(_))), "{order:?}: {moved:?}");
+        let operations = database.operations(0).unwrap();
+        let given: Vec<_> = operations.iter().map(|it| (it.operator.as_str(), it.command.as_str())).collect();
+        assert_eq!(given, [("bob", order.name()), ("alice", "pause")]);
+        let orders = database.orders().unwrap();
+        assert_eq!((orders.paused_since.is_some(), orders.reload), (true, reload));
+        assert_eq!(database.migrate_from(&file), Ok(Migration::Already));
+    }
+}
+
+#[test]
 fn a_step_of_a_move_may_take_longer_than_a_relays_write() {
     let dir = tempfile::tempdir().unwrap();
     let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());

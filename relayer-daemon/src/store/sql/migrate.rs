@@ -55,7 +55,8 @@ const TABLES: [Table; 11] = [
     table("spending", &["party"]),
     table("key_gas", &["api_key"]),
     table("archived_nonces", &["account"]),
-    table("control", &["name", "subject"]),
+    // An order that is in force in both stays as the database has it.
+    Table { conflict: "ON CONFLICT DO NOTHING", ..table("control", &["name", "subject"]) },
     table("nonces", &["account", "nonce"]),
     in_order("transactions", &["rowid"]),
 ];
@@ -64,8 +65,8 @@ const TABLES: [Table; 11] = [
 const BOOLEANS: [&str; 3] = ["is_told", "was_delivered", "is_second"];
 
 impl Store {
-    /// Copies the journal `source`, which no daemon uses, into this empty one. One that was copied before is
-    /// left as it is.
+    /// Copies the journal `source`, which no daemon uses, into this one, which is empty but for orders. One
+    /// that was copied before is left as it is.
     ///
     /// # Errors
     /// The store's, and [`StoreError::Engine`] if the numbers of rows differ: nothing was copied.
@@ -79,12 +80,15 @@ impl Store {
             }
             let mut rows = Vec::new();
             for table in &TABLES {
-                rows.push((table.name, copy(&source, target, table)?));
+                let copied = copy(&source, target, table)?;
                 let [there, here] = [source.read(|db| count(db, table))?, count(target, table)?];
-                if there != here {
-                    let text = format!("{}: {there} rows in the file, {here} copied", table.name);
+                // The database may have more: orders that it was given before.
+                if there != copied || there > here {
+                    let name = table.name;
+                    let text = format!("{name}: {there} rows in the file, {copied} copied, {here} here");
                     return Err(StoreError::Engine(text));
                 }
+                rows.push((table.name, copied));
             }
             // Later writes come after what was copied.
             target
