@@ -13,10 +13,16 @@ fn accept(store: &Store, number: u64, gas: u64, now: u64) -> Sponsored {
 
 /// Executes relay 1 by the account's first nonce.
 fn mine(store: &Store, gas_used: u64, now: u64) {
-    sign(store, 0, Some(1), transaction(1, Relay));
-    let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used };
+    mine_relay(store, 1, gas_used, now);
+}
+
+/// Executes a relay by the nonce before its number.
+fn mine_relay(store: &Store, number: u64, gas_used: u64, now: u64) {
+    let nonce = number - 1;
+    sign(store, nonce, Some(number), transaction(number, Relay));
+    let mined = MinedTransaction { tx_hash: id(number), block_number: 9, gas_used };
     let outcome = RelayOutcome::Executed { mined, agent_id: None };
-    store.settle(ACCOUNT, &settlement(store, ACCOUNT, 0, 1, Some(outcome)), now).unwrap();
+    store.settle(ACCOUNT, &settlement(store, ACCOUNT, nonce, number, Some(outcome)), now).unwrap();
 }
 
 const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
@@ -44,6 +50,20 @@ fn relays_in_flight_count_with_the_most_they_may_use_and_ended_or_undone_ones_wi
     mine(&store, 500, NOW);
     assert_eq!(accept(&store, 3, 100, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 4, 1, NOW), Sponsored::Exhausted(_)));
+}
+
+#[test]
+fn a_relay_that_is_undone_after_its_keys_day_gives_nothing_back_to_the_next_one() {
+    let store = Journal::fresh();
+    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
+    mine(&store, 600, NOW);
+    let next = NOW + DAY;
+    assert_eq!(accept(&store, 2, 300, next), ACCEPTED);
+    mine_relay(&store, 2, 300, next);
+    // In flight again, with the most it may use.
+    assert!(store.reopen(ACCOUNT, 0, 1, next).unwrap());
+    assert!(matches!(accept(&store, 3, 101, next), Sponsored::Exhausted(_)));
+    assert_eq!(accept(&store, 3, 100, next), ACCEPTED);
 }
 
 #[test]

@@ -40,14 +40,16 @@ pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<()> {
     )
 }
 
-/// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
-pub(super) fn refund(tx: &Db, Sponsor { key, charged }: &Sponsor) -> Result<()> {
+/// Gives back what a relay was charged: a reorg has undone it, or it is charged anew. A window that was
+/// opened since then does not have that charge.
+pub(super) fn refund(tx: &Db, Sponsor { key, charged, charged_at }: &Sponsor) -> Result<()> {
     if *charged == 0 {
         return Ok(());
     }
     tx.run(
-        "UPDATE key_gas SET used = CASE WHEN used > $2 THEN used - $2 ELSE 0 END WHERE api_key = $1",
-        values![key, *charged],
+        "UPDATE key_gas SET used = CASE WHEN used > $2 THEN used - $2 ELSE 0 END
+         WHERE api_key = $1 AND opened_at <= $3",
+        values![key, *charged, *charged_at],
     )
 }
 
@@ -57,13 +59,17 @@ pub(super) struct Sponsor {
     pub(super) key: String,
     /// The gas that it was charged for the relay.
     charged: u64,
+    /// Time of that charge, the relay's end.
+    charged_at: u64,
 }
 
 /// Returns the key that sponsors a relay, if one does.
 pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>> {
     let query =
-        "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = $1 AND api_key IS NOT NULL";
+        "SELECT api_key, coalesce(gas_used, 0) AS gas, coalesce(finished_at, 0) AS charged_at FROM relays
+         WHERE id = $1 AND api_key IS NOT NULL";
     first(db, query, values![id], |row| {
-        Ok(Sponsor { key: column(row, "api_key")?, charged: column(row, "gas")? })
+        let (key, charged) = (column(row, "api_key")?, column(row, "gas")?);
+        Ok(Sponsor { key, charged, charged_at: column(row, "charged_at")? })
     })
 }
