@@ -56,10 +56,11 @@ impl EndpointState {
         self.chain_id.get() == Some(&chain_id)
     }
 
-    /// Makes others be asked for a method first, for a while. Returns true the first time.
+    /// Makes others be asked for a method first, for a while. Returns whether they were not before.
     pub(super) fn avoid(&self, method: &'static str) -> bool {
-        let before = self.avoided().insert(method, Instant::now() + AVOIDED);
-        before.is_none()
+        let now = Instant::now();
+        let before = self.avoided().insert(method, now + AVOIDED);
+        before.is_none_or(|until| until <= now)
     }
 
     /// Returns whether a method is asked of other endpoints first.
@@ -96,5 +97,21 @@ impl EndpointState {
     /// Waits until it has answered every send.
     pub(super) async fn all_answered(&self) {
         let _ = self.sends.acquire_many(SENDS).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy::{rpc::client::RpcClient, transports::mock::Asserter};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_lacks_a_method_again_after_a_while_is_reported_again() {
+        let provider = RootProvider::new(RpcClient::mocked(Asserter::new()));
+        let endpoint = EndpointState::new(provider, String::new());
+        for (seconds, is_reported) in [(0, true), (59, false), (59, false), (60, true), (1, false)] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            assert_eq!(endpoint.avoid("eth_feeHistory"), is_reported);
+        }
     }
 }
