@@ -57,12 +57,14 @@ pub(crate) enum SettledCall {
     Lost,
 }
 
-/// Progress of a relay.
-enum RelayProgress {
+/// Progress of a call that was sent.
+enum CallProgress {
     Settled(SettledCall),
-    /// Executed, and not as final yet as asked.
-    Executed,
-    Open,
+    /// Its nonce is used: by its own execution, which is not as final yet as asked, or by a transaction whose
+    /// receipt the node does not have yet.
+    Mined,
+    /// Not executed yet, with the obstacle where one is known.
+    Open(Option<String>),
 }
 
 impl Caller<'_> {
@@ -78,13 +80,11 @@ impl Caller<'_> {
                     let relayer = self.relayer(relayer)?;
                     let step = self.settle_relay(&relayer, *id, body, &pending.call, &mut sends);
                     match in_time(until, step).await {
-                        Ok(RelayProgress::Settled(settled)) => Ok(Some(settled)),
                         // The forwarder no longer accepts it, whatever the relayer says.
-                        Ok(RelayProgress::Open) | Err(_) if self.has_expired(body).await => {
-                            Ok(Some(SettledCall::Lost))
+                        Ok(CallProgress::Open(_)) | Err(_) if self.has_expired(body).await => {
+                            Ok(CallProgress::Settled(SettledCall::Lost))
                         }
-                        Ok(RelayProgress::Open | RelayProgress::Executed) => Ok(None),
-                        Err(failure) => Err(failure),
+                        step => step,
                     }
                 }
                 SentCall::Transaction { .. } => {
@@ -92,9 +92,12 @@ impl Caller<'_> {
                     in_time(until, step).await
                 }
             };
+            // A mined transaction needs no replacement, and a person may have to confirm each signature.
+            let is_open = matches!(step, Ok(CallProgress::Open(_)));
             match step {
-                Ok(Some(settled)) => return Ok(settled),
-                Ok(None) => {}
+                Ok(CallProgress::Settled(settled)) => return Ok(settled),
+                Ok(CallProgress::Open(Some(why))) => trouble = Some(why),
+                Ok(CallProgress::Open(None) | CallProgress::Mined) => {}
                 Err(CommandFailure { exit: Exit::TryAgain, text, retry_after }) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if let Some(after) = retry_after.filter(|after| after > &left) {
@@ -108,7 +111,7 @@ impl Caller<'_> {
                 }
                 Err(failure) => return Err(failure),
             }
-            if Instant::now() >= fees_at {
+            if is_open && Instant::now() >= fees_at {
                 fees_at = Instant::now() + FEES_EVERY;
                 let raised = in_time(until, self.raised(&pending.sent)).await;
                 match raised {
@@ -170,7 +173,7 @@ impl Caller<'_> {
         body: &Value,
         call: &[u8],
         sends: &mut bool,
-    ) -> Result<RelayProgress> {
+    ) -> Result<CallProgress> {
         if *sends {
             match relayer.send(body).await? {
                 Ok(_) => {}
@@ -182,7 +185,7 @@ impl Caller<'_> {
                 {
                     // It may have been taken, and carried out, meanwhile.
                     let Some(known) = relayer.relay(id, "latest").await? else {
-                        return Ok(RelayProgress::Settled(SettledCall::Lost));
+                        return Ok(CallProgress::Settled(SettledCall::Lost));
                     };
                     *sends = false;
                     return self.ended(&known, call).await;
@@ -192,7 +195,7 @@ impl Caller<'_> {
                     // The relayer did not take the request; a call that reverts now reverts again.
                     let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
                     return match is_final {
-                        true => Ok(RelayProgress::Settled(SettledCall::Failed(CommandFailure::refused(
+                        true => Ok(CallProgress::Settled(SettledCall::Failed(CommandFailure::refused(
                             failure.text,
                         )))),
                         false => Err(failure),
@@ -206,13 +209,13 @@ impl Caller<'_> {
             Some(relay) => self.ended(&relay, call).await,
             None => {
                 *sends = true;
-                Ok(RelayProgress::Open)
+                Ok(CallProgress::Open(None))
             }
         }
     }
 
     /// Judges a relayer's word on a relay. An execution is checked at the RPC endpoint, where there is one.
-    async fn ended(&self, relay: &RelayStatus, call: &[u8]) -> Result<RelayProgress> {
+    async fn ended(&self, relay: &RelayStatus, call: &[u8]) -> Result<CallProgress> {
         let settled = match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
             ("executed", Some(transaction), Some(block)) => {
                 let executed = match self.place.node() {
@@ -244,7 +247,7 @@ impl Caller<'_> {
                         })
                     }
                 };
-                let Some(executed) = executed else { return Ok(RelayProgress::Executed) };
+                let Some(executed) = executed else { return Ok(CallProgress::Mined) };
                 SettledCall::Executed(executed)
             }
             ("reverted", ..) if matches!(relay.code.as_deref(), Some("SUPERSEDED" | "FORWARDER_REFUSED")) => {
@@ -254,9 +257,9 @@ impl Caller<'_> {
                 let why = relay.error.as_deref().unwrap_or("no reason given");
                 SettledCall::Failed(CommandFailure::refused(format!("the relay was {}: {why}", relay.state)))
             }
-            _ => return Ok(RelayProgress::Open),
+            _ => return Ok(CallProgress::Open(None)),
         };
-        Ok(RelayProgress::Settled(settled))
+        Ok(CallProgress::Settled(settled))
     }
 
     /// Returns a call that was mined, once it is as final as asked.
@@ -287,24 +290,31 @@ impl Caller<'_> {
         pending: &JournaledCall,
         sends: &mut bool,
         missing: &mut Option<Instant>,
-    ) -> Result<Option<SettledCall>> {
-        let SentCall::Transaction { hash, nonce, raw, replaced } = &pending.sent else { return Ok(None) };
+    ) -> Result<CallProgress> {
+        let SentCall::Transaction { hash, nonce, raw, replaced } = &pending.sent else {
+            return Ok(CallProgress::Open(None));
+        };
         let (node, nonce) = (self.node()?, *nonce);
         for &hash in replaced.iter().chain([hash]) {
             let Some(receipt) = node.receipt(hash).await? else { continue };
             if receipt.status.is_zero() {
                 let why = format!("the transaction {hash} was mined and reverted");
-                return Ok(Some(SettledCall::Failed(CommandFailure::refused(why))));
+                return Ok(CallProgress::Settled(SettledCall::Failed(CommandFailure::refused(why))));
             }
             let agent = self.event(&receipt, &pending.call);
-            return Ok(self.mined(node, hash, &receipt, agent).await?.map(SettledCall::Executed));
+            let executed = self.mined(node, hash, &receipt, agent).await?;
+            let settled = executed.map(|executed| CallProgress::Settled(SettledCall::Executed(executed)));
+            return Ok(settled.unwrap_or(CallProgress::Mined));
         }
         // Some nodes have the new count before the receipt, and others behind the same address later still.
         let next = node.transaction_count(self.signer.address(), "latest").await?;
         if next > nonce {
             let patience = RECEIPT_LATE.min(Duration::from_secs(self.options.timeout) / 2);
             let since = missing.get_or_insert_with(Instant::now);
-            return Ok((since.elapsed() >= patience).then_some(SettledCall::Lost));
+            return Ok(match since.elapsed() >= patience {
+                true => CallProgress::Settled(SettledCall::Lost),
+                false => CallProgress::Mined,
+            });
         }
         let waits =
             (next < nonce).then(|| format!("it has nonce {nonce}, and the account is at nonce {next}"));
@@ -314,10 +324,10 @@ impl Caller<'_> {
             let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
             let refusal = format!("the node refuses the transaction: {}", node.clean(&error.message));
             if *sends && says(&["insufficient funds"]) {
-                return Ok(Some(SettledCall::Failed(CommandFailure::try_again(refusal))));
+                return Ok(CallProgress::Settled(SettledCall::Failed(CommandFailure::try_again(refusal))));
             }
             if *sends && says(&REFUSED_FOR_GOOD) {
-                return Ok(Some(SettledCall::Failed(CommandFailure::refused(refusal))));
+                return Ok(CallProgress::Settled(SettledCall::Failed(CommandFailure::refused(refusal))));
             }
             if !says(&["known", "imported", "nonce too low"]) {
                 return self.unmined(pending, nonce, refusal).await;
@@ -327,17 +337,17 @@ impl Caller<'_> {
         crash_point("after_send");
         match waits {
             Some(why) => self.unmined(pending, nonce, why).await,
-            None => Ok(None),
+            None => Ok(CallProgress::Open(None)),
         }
     }
 
     /// Judges a transaction that is not mined, for the reason `why`. It is lost once the time of a repetition
     /// is over and the node's pool does not have it in the order of nonces: otherwise it would block the key
     /// for good. Each call of the registry may be made again.
-    async fn unmined(&self, pending: &JournaledCall, nonce: u64, why: String) -> Result<Option<SettledCall>> {
+    async fn unmined(&self, pending: &JournaledCall, nonce: u64, why: String) -> Result<CallProgress> {
         let (node, is_old) = (self.node()?, !pending.is_recent_at(self.time().await?));
         let is_left = is_old && node.transaction_count(self.signer.address(), "pending").await? <= nonce;
-        if is_left { Ok(Some(SettledCall::Lost)) } else { Err(CommandFailure::try_again(why)) }
+        Ok(if is_left { CallProgress::Settled(SettledCall::Lost) } else { CallProgress::Open(Some(why)) })
     }
 }
 
@@ -363,7 +373,91 @@ fn told_by(log: &ReceiptLog, registry: Address, signer: Address, call: &[u8]) ->
 
 #[cfg(test)]
 mod tests {
+    use alloy::signers::local::PrivateKeySigner;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
+    use crate::{
+        journal::Journal,
+        place::{Reader, RegistryAccess},
+        signer::Signer,
+        submit::SendOptions,
+    };
+
+    /// Starts a node whose newest block, of a very high base fee, is 2 and whose finalized one is 0; each
+    /// transaction has this receipt. Returns its URL.
+    async fn node(receipt: Value) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut bytes = Vec::new();
+                let question: Value = loop {
+                    stream.read_buf(&mut bytes).await.unwrap();
+                    let body = str::from_utf8(&bytes).unwrap().split_once("\r\n\r\n");
+                    if let Some(question) = body.and_then(|(_, body)| serde_json::from_str(body).ok()) {
+                        break question;
+                    }
+                };
+                let number = if question["params"][0] == "finalized" { "0x0" } else { "0x2" };
+                let result = match question["method"].as_str().unwrap() {
+                    "eth_getTransactionReceipt" => receipt.clone(),
+                    "eth_getTransactionCount" => json!("0x0"),
+                    "eth_getBlockByNumber" => {
+                        json!({ "number": number, "timestamp": "0x1", "baseFeePerGas": "0xffffffff" })
+                    }
+                    _ => json!("0x1"),
+                };
+                let body = json!({ "jsonrpc": "2.0", "id": 1, "result": result }).to_string();
+                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}", body.len());
+                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_transaction_is_replaced_while_its_fee_is_too_low_and_never_once_it_is_mined() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mined = json!({ "status": "0x1", "blockNumber": "0x1", "logs": [] });
+        for (receipt, replacements) in [(Value::Null, 1), (mined, 0)] {
+            let directory = tempfile::tempdir().unwrap();
+            let (signer, registry) = (Signer::Local(PrivateKeySigner::random()), Address::repeat_byte(1));
+            let node = RpcNode::connect(&node(receipt).await, Some(1), Address::ZERO).await.unwrap();
+            let reader = Reader::Node(node);
+            let place = RegistryAccess { chain: 1, registry, relayer: None, reader, document: None };
+            // With this timeout there is one round, which compares the fees.
+            let options = SendOptions {
+                direct: true,
+                finality: Finality::Finalized,
+                confirmations: 1,
+                timeout: 0,
+                state: None,
+            };
+            let journal = Journal::open(directory.path(), 1, registry, signer.address()).await.unwrap();
+            let caller = Caller { place: &place, signer: &signer, options: &options, journal };
+            let transaction = TxEip1559 { chain_id: 1, gas_limit: 21_000, ..TxEip1559::default() };
+            let sent = caller.own(transaction, Vec::new()).await.unwrap();
+            let call = JournaledCall {
+                call: "0x".parse().unwrap(),
+                at: crate::now().seconds(),
+                sent,
+                is_executed: false,
+            };
+            caller.journal.keep(&call).unwrap();
+            assert_eq!(caller.settle(call, false).await.unwrap_err().exit, Exit::Pending);
+            let [JournaledCall { sent: SentCall::Transaction { replaced, .. }, .. }] =
+                &caller.journal.calls().unwrap()[..]
+            else {
+                panic!("one transaction")
+            };
+            assert_eq!(replaced.len(), replacements);
+        }
+    }
 
     #[test]
     fn a_call_is_told_by_the_registrys_event_of_it_by_its_signer_alone() {
