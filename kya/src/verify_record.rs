@@ -58,18 +58,23 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, VerifyFailure> 
     let (mut are_right, mut lines, mut documents) = (true, Vec::new(), Vec::new());
     for number in 1..=arguments.line.unwrap_or(u64::MAX) {
         let mut line = Vec::new();
-        let read = (&mut source).take(MAX_BYTES).read_until(b'\n', &mut line);
         let failed =
             |error| CommandFailure::usage(format!("cannot read line {number} of {records}: {error}"));
-        if read.map_err(failed)? == 0 {
+        let read = (&mut source).take(MAX_BYTES + 1).read_until(b'\n', &mut line).map_err(failed)?;
+        if read == 0 {
             break;
+        }
+        // The rest of a line that is too long is no line of its own.
+        let is_too_long = read as u64 > MAX_BYTES && !line.ends_with(b"\n");
+        if is_too_long {
+            source.skip_until(b'\n').map_err(failed)?;
         }
         if arguments.line.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        // Bytes that are not UTF-8 make only their own line wrong.
-        let line = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line));
-        let line = line.map_err(|_| RecordError::Form);
+        // Bytes that are not UTF-8, and too many of them, make only their own line wrong.
+        let line = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line)).ok();
+        let line = line.filter(|_| !is_too_long).ok_or(RecordError::Form);
         let verified = line.and_then(|line| AdmissionRecord::verify(line, &trusted, is_signed));
         let (words, entry) = match verified {
             Ok(admission) => (shown(&admission, &trusted), document(number, &admission)),

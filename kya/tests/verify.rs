@@ -185,26 +185,31 @@ fn json(arguments: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn a_byte_that_is_no_text_is_wrong_in_its_line_alone() {
+fn a_line_that_is_no_text_or_too_long_is_wrong_alone_and_the_next_one_keeps_its_number() {
     let (directory, keys) = (tempfile::tempdir().unwrap(), path("jwks.json"));
-    let file = directory.path().join("broken");
-    let name = file.to_str().unwrap();
+    let [long, broken] = ["long", "broken"].map(|name| directory.path().join(name));
     let records = fixture("admissions.jsonl");
     let (first, second) = (records.lines().next().unwrap(), records.lines().nth(1).unwrap());
+    let padded = format!("{second}{}", " ".repeat((17 << 20) - second.len()));
+    fs::write(&long, [first, &padded, first].join("\n")).unwrap();
     let mut bytes = [first, second, first].join("\n").into_bytes();
     bytes[first.len() + 10] = 0xff;
-    fs::write(&file, &bytes).unwrap();
+    fs::write(&broken, bytes).unwrap();
     for (line, status, expected) in [
         (&["--line", "1"][..], 0, &[true][..]),
         (&["--line", "2"], 1, &[false]),
         (&["--line", "3"], 0, &[true]),
         (&[], 1, &[true, false, true]),
     ] {
-        let (ended, shown) = json(&[&["verify", "record", name, "--keys", &keys][..], line].concat());
-        let records = shown["records"].as_array().unwrap();
-        let right: Vec<bool> = records.iter().map(|record| record["right"] == true).collect();
-        assert!(ended == status && right == expected, "{line:?}: {shown}");
+        for file in [&long, &broken] {
+            let record = ["verify", "record", file.to_str().unwrap(), "--keys", &keys];
+            let (ended, shown) = json(&[&record[..], line].concat());
+            let records = shown["records"].as_array().unwrap();
+            let right: Vec<bool> = records.iter().map(|record| record["right"] == true).collect();
+            assert!(ended == status && right == expected, "{line:?}: {shown}");
+        }
     }
+    let name = broken.to_str().unwrap();
     for kind in [&["evidence"][..], &["token", "--keys", &keys], &["acceptance", "--scope", "a"]] {
         let (status, shown) = json(&[&["verify"][..], kind, &[name]].concat());
         assert_eq!((status, &shown["right"]), (1, &false.into()), "{kind:?}: {shown}");
