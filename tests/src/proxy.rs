@@ -36,7 +36,7 @@ pub struct Post {
     pub answer: Arc<OnceLock<UpstreamAnswer>>,
 }
 
-/// Time and size of the node's answer to a post, before any fault changed it.
+/// The node's answer to a post: its time, a fault's delay included, and its size before a fault changed it.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamAnswer {
     pub at: Instant,
@@ -188,6 +188,9 @@ async fn answer(shared: Arc<ProxyState>, request: Request<Incoming>) -> Result<P
 
     let node = UpstreamNode { client: shared.client.clone(), url: shared.upstream.clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
+    if let Some(NodeFault::Delay(time)) = whole {
+        tokio::time::sleep(time).await;
+    }
     if let Some(bytes) = answered.as_ref().ok().and_then(|answered| answered.body().size_hint().exact()) {
         // A post is answered only once, so the cell is empty.
         let _ = answer.set(UpstreamAnswer { at: Instant::now(), bytes });
@@ -196,10 +199,6 @@ async fn answer(shared: Arc<ProxyState>, request: Request<Incoming>) -> Result<P
         Some(NodeFault::LoseAnswer) => Err(closed()),
         Some(NodeFault::HalfAnAnswer) => break_off(answered?).await,
         Some(NodeFault::HangAfterwards) => pending().await,
-        Some(NodeFault::Delay(time)) => {
-            tokio::time::sleep(time).await;
-            answered
-        }
         _ => answered,
     }
 }

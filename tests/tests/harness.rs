@@ -1,6 +1,6 @@
 //! The harness itself, on a real node: the base of the other tests.
 //!
-//! 1. Each fault has its documented effect on client and node.
+//! 1. Each fault has its documented effect on client and node. A delayed answer is counted with its delay.
 //! 2. Transactions that arrive at once, in any order, are all mined.
 
 use std::time::{Duration, Instant};
@@ -64,6 +64,9 @@ async fn each_fault_does_what_it_says() {
         }
         assert_eq!(sent().await - before, u64::from(done), "{fault:?}");
         assert!(!slow || started.elapsed() >= Duration::from_millis(300));
+        let posts = proxy.reset();
+        let took = posts[0].answer.get().map(|answer| answer.at - posts[0].at);
+        assert!(!slow || took >= Some(Duration::from_millis(300)), "{took:?}");
         proxy.heal();
     }
     assert!(transfer(&proxy, LONG).await.unwrap().1.contains("result"), "healed");
