@@ -90,13 +90,15 @@ impl Client {
     async fn send_with_id(&self, method: Method, path: &str, body: Option<(&str, Body)>) -> HttpAnswer {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut client = self.clone();
-        let id = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         if self.log.is_some() && !self.headers.contains_key("x-request-id") {
+            let id = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             client = client.with("x-request-id", &id);
         }
         client.try_send(method, path, body).await.unwrap_or_else(|error| {
             let log = self.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
-            let known = match log.map(|log| log.contains(&id)) {
+            let id = client.headers.get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+            // The log's lines are JSON: one id may begin another.
+            let known = match log.map(|log| log.contains(&format!("\"{id}\""))) {
                 Some(true) => "; the Worker has logged the request",
                 Some(false) => "; the Worker has not logged the request",
                 None => "",
@@ -191,5 +193,30 @@ pub fn assert_no_secret(answers: &[HttpAnswer], lines: &[String], secrets: &[&st
     let answers = answers.iter().map(|answer| format!("{:?}\n{}", answer.headers, answer.text));
     for text in answers.chain(lines.iter().cloned()) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failed_request_is_looked_up_in_the_log_by_the_id_that_it_was_sent_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        fs::write(&log, r#"{"requestId":"logged"}"#).unwrap();
+        // Nothing listens there.
+        let silent = Client { log: Some(log), ..Client::new("http://127.0.0.1:1") };
+        for (client, words) in [
+            (silent.with("x-request-id", "logged"), "; the Worker has logged the request"),
+            (silent.with("x-request-id", "log"), "; the Worker has not logged the request"),
+            (silent, "; the Worker has not logged the request"),
+        ] {
+            let failed = tokio::spawn(async move { client.get("/livez").await }).await.unwrap_err();
+            let message = failed.into_panic().downcast::<String>().unwrap();
+            assert!(message.ends_with(words), "{message}");
+        }
     }
 }
