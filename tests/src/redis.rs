@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::process::{PATIENCE, Process, Spawn, eventually, free_port, output};
-use crate::servers::listening;
+use crate::servers::{listening, until_listening};
 
 #[derive(Debug)]
 pub struct Redis {
@@ -16,8 +16,11 @@ pub struct Redis {
 impl Redis {
     /// Starts a server with these further options, such as `["--maxmemory", "1mb"]`.
     pub async fn start(options: &[&str]) -> Result<Self> {
-        let port = free_port()?;
-        Ok(Self { process: start(port, options).await?, port })
+        let (port, spawn) = (free_port()?, Spawn::new("redis", "redis-server"));
+        let directory = spawn.scratch().to_owned();
+        let own = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"];
+        let spawn = spawn.args(own).arg(port.to_string()).arg("--dir").arg(directory).args(options);
+        Ok(Self { process: listening(spawn, port).await?, port })
     }
 
     pub fn url(&self) -> String {
@@ -28,9 +31,10 @@ impl Redis {
         self.process.kill();
     }
 
+    /// Starts a server that was killed again, with the same port and options.
     pub async fn go_on(&mut self) -> Result<()> {
-        self.process = start(self.port, &[]).await?;
-        Ok(())
+        self.process.restart()?;
+        until_listening(&mut self.process, self.port).await
     }
 
     /// Limits the server's memory to this many bytes; `"0"` lifts the limit.
@@ -66,12 +70,4 @@ impl Redis {
     pub fn stand_still(&mut self, still: bool) -> Result<()> {
         self.process.signal(if still { Signal::STOP } else { Signal::CONT })
     }
-}
-
-async fn start(port: u16, options: &[&str]) -> Result<Process> {
-    let spawn = Spawn::new("redis", "redis-server");
-    let directory = spawn.scratch().to_owned();
-    let own = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"];
-    let spawn = spawn.args(own).arg(port.to_string()).arg("--dir").arg(directory).args(options);
-    listening(spawn, port).await
 }

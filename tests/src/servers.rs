@@ -14,10 +14,13 @@ const NGINX_PATH: &str = "/usr/sbin";
 /// Starts a server, and waits until it listens on this port of 127.0.0.1.
 pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
     let mut process = spawn.start()?;
-    process
-        .until("listening", PATIENCE, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok())
-        .await?;
+    until_listening(&mut process, port).await?;
     Ok(process)
+}
+
+pub(crate) async fn until_listening(process: &mut Process, port: u16) -> Result<()> {
+    let connects = async |_: &str| TcpStream::connect(("127.0.0.1", port)).await.ok();
+    process.until("listening", PATIENCE, connects).await.map(drop)
 }
 
 pub async fn nginx(port: u16, locations: &str) -> Result<Process> {

@@ -7,6 +7,7 @@
 //! 4. `check` reports whether Redis can hold nonces, and never shows its password. With one that cannot, a
 //!    gate inside a service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
+//! 6. The harness: a server that was killed goes on with the options of its start.
 
 use e2e::gate::{Gate, embedded, start_example, start_with_redis};
 use e2e::process::{eventually, wait_until};
@@ -178,4 +179,15 @@ async fn over_tls_the_certificate_of_redis_has_to_be_by_a_trusted_authority() {
     assert_refused(&told(&gate, &request).await, 401, "nonce_reused");
     let other = Authority::new().unwrap();
     assert!(Gate::start_trusting(other.bundle(), &text).await.is_err());
+}
+
+#[tokio::test]
+async fn a_redis_server_goes_on_with_the_options_of_its_start() {
+    let mut redis = Redis::start(&["--requirepass", "k3y"]).await.unwrap();
+    for _ in 0..2 {
+        let refused = redis.limit_memory("0").await.unwrap_err().to_string();
+        assert!(refused.contains("NOAUTH"), "{refused}");
+        redis.kill();
+        redis.go_on().await.unwrap();
+    }
 }
