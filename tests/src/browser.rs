@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::process::Spawn;
+use crate::process::{Process, Spawn};
 use crate::repo;
 use crate::stack::Stack;
 
@@ -43,9 +43,33 @@ async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
         .args(words.iter().map(|word| format!("--test-name-pattern={word}")))
         .arg(harness.join("run.mjs"))
         .args(directories);
-    let passed = spawn.show_output().start()?.exited(PATIENCE).await?.success();
-    if !passed {
-        println!("{}", stack.last_words());
+    have_passed(spawn.show_output().start()?, PATIENCE, || println!("{}", stack.last_words())).await
+}
+
+/// Waits until the tests end; returns whether all passed. Calls `explain` where they failed or hang.
+async fn have_passed(mut tests: Process, within: Duration, explain: impl FnOnce()) -> Result<bool> {
+    let passed = tests.exited(within).await.map(|status| status.success());
+    if !matches!(passed, Ok(true)) {
+        explain();
     }
-    Ok(passed)
+    passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tests_that_fail_or_hang_are_explained() {
+        for (script, within, expected, is_explained) in [
+            ("exit 0", PATIENCE, Some(true), false),
+            ("exit 1", PATIENCE, Some(false), true),
+            ("sleep 3600", Duration::ZERO, None, true),
+        ] {
+            let tests = Spawn::new("tests", "sh").arg("-c").arg(script).start().unwrap();
+            let mut explained = false;
+            let passed = have_passed(tests, within, || explained = true).await;
+            assert_eq!((passed.ok(), explained), (expected, is_explained), "{script}");
+        }
+    }
 }
