@@ -48,7 +48,7 @@ struct ColdLookups {
 
 /// Attests an agent every `NEWEST_EVERY` seconds, and looks each wallet up once at a new instance.
 async fn ask_while_agents_change(stage: &WorkerStage, agents: u64) -> ColdLookups {
-    let worker = stage.another(|options| options.var("INDEX", "durable-object")).await.unwrap();
+    let worker = stage.another(|options| options).await.unwrap();
     let client = worker.client();
     has_snapshot(&client).await;
     let seconds = setting("NEWEST_SECONDS", 6);
@@ -84,9 +84,7 @@ async fn stage(agents: u64, ttl: u64) -> WorkerStage {
     seed::many(&chain, agents).await.unwrap();
     chain.node.freshen().await.unwrap();
     mine_blocks(&chain).await;
-    let options = |options: WorkerOptions| {
-        options.ttl(ttl).var("INDEX", "durable-object").unset("MAX_HEAD_AGE_SECONDS")
-    };
+    let options = |options: WorkerOptions| options.ttl(ttl).unset("MAX_HEAD_AGE_SECONDS");
     let stage = WorkerStage::indexed(chain, options).await.unwrap();
     has_snapshot(&stage.client).await;
     stage
