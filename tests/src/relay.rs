@@ -111,11 +111,9 @@ impl RelayRequest {
     }
 }
 
-pub type RelayClient = Client;
-
 impl RelayerDaemon {
     /// Returns a client of this daemon, with a time-out above `RELAY_WAIT_SECONDS`.
-    pub fn client(&self) -> RelayClient {
+    pub fn client(&self) -> Client {
         Client { http: http::client(Duration::from_secs(120)), ..Client::new(self.url()) }
     }
 }

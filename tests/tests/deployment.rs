@@ -12,9 +12,10 @@ use std::{env, fs};
 
 use e2e::anvil::{AnvilOptions, dev_key};
 use e2e::chain::Chain;
+use e2e::client::Client;
 use e2e::daemon::RelayerDaemon;
 use e2e::process::free_port;
-use e2e::relay::{RelayClient, RequestFactory, attest};
+use e2e::relay::{RequestFactory, attest};
 use e2e::repo;
 use e2e::seed::wallet;
 use e2e::servers::nginx;
@@ -30,7 +31,7 @@ async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
     assert_eq!(locations.matches("http://127.0.0.1:3001").count(), 1, "{locations}");
     let port = free_port().unwrap();
     let _nginx = nginx(port, &locations.replace("http://127.0.0.1:3001", daemon.url())).await.unwrap();
-    let proxied = RelayClient::new(&format!("http://127.0.0.1:{port}"));
+    let proxied = Client::new(&format!("http://127.0.0.1:{port}"));
 
     let (desk, client) = (RequestFactory::of(&chain), proxied.from_address(Ipv4Addr::new(127, 0, 0, 2)));
     let answer = client.relay(&desk.registration(&wallet("new"), 0)).await.ok();

@@ -15,7 +15,6 @@ use e2e::client::Client;
 use e2e::fault::{FaultRule, NodeFault};
 use e2e::process::{PATIENCE, free_port};
 use e2e::proxy::Proxy;
-use e2e::relay::RelayClient;
 use e2e::repo;
 use e2e::seed::showcase_chain;
 use e2e::servers::nginx;
@@ -112,7 +111,7 @@ async fn its_pages_are_those_of_the_worker_and_clients_are_those_that_a_proxy_na
     let locations = locations.split("```").next().unwrap().replace("http://127.0.0.1:3000", edge.url());
     let port = free_port().unwrap();
     let _nginx = nginx(port, &locations).await.unwrap();
-    let proxied = RelayClient::new(&format!("http://127.0.0.1:{port}"));
+    let proxied = Client::new(&format!("http://127.0.0.1:{port}"));
     for client in [2, 3].map(|last| proxied.from_address(Ipv4Addr::new(127, 0, 0, last))) {
         for used in 1..=2_u8 {
             let forged = client.with("cf-connecting-ip", &format!("203.0.113.{used}"));

@@ -36,7 +36,7 @@ fn account_states(status: &Value) -> Vec<&str> {
     status["accounts"].as_array().unwrap().iter().filter_map(|account| account["state"].as_str()).collect()
 }
 
-async fn until_open(client: &RelayClient) {
+async fn until_open(client: &Client) {
     wait_until("open", PATIENCE, async || client.get("/readyz").await.ok()["refusing"].is_null()).await;
 }
 

@@ -47,12 +47,12 @@ impl Fleet {
         (Self { stage, postgres, options }, passed)
     }
 
-    pub(crate) async fn start(&self) -> (Vec<RelayerDaemon>, Vec<RelayClient>) {
+    pub(crate) async fn start(&self) -> (Vec<RelayerDaemon>, Vec<Client>) {
         let mut daemons = Vec::new();
         for options in &self.options {
             daemons.push(RelayerDaemon::start(options).await.unwrap());
         }
-        let clients: Vec<RelayClient> = daemons.iter().map(RelayerDaemon::client).collect();
+        let clients: Vec<Client> = daemons.iter().map(RelayerDaemon::client).collect();
         // Each daemon gets accounts, as far as there are enough.
         let holders = self.stage.accounts.len().min(daemons.len());
         wait_until("shared out", PATIENCE, async || {
@@ -63,7 +63,7 @@ impl Fleet {
         (daemons, clients)
     }
 
-    pub(crate) async fn audit(&self, client: &RelayClient) {
+    pub(crate) async fn audit(&self, client: &Client) {
         self.stage.audit(client).await;
         let sent: u64 = self.stage.sent_by_each().await.iter().sum();
         // The store checks a lease with each transaction: those in it were signed under one.
@@ -73,14 +73,14 @@ impl Fleet {
     }
 }
 
-async fn held_by(client: &RelayClient) -> usize {
+async fn held_by(client: &Client) -> usize {
     let status = client.get("/status").await.ok();
     status["accounts"].as_array().unwrap().iter().filter(|account| account["state"] != "elsewhere").count()
 }
 
 /// Retries a request, at one daemon after the other, of which some may be gone, until one reports that it was
 /// executed.
-async fn insist(clients: &[RelayClient], request: &RelayRequest) {
+async fn insist(clients: &[Client], request: &RelayRequest) {
     let deadline = Instant::now() + PATIENCE_UNDER_FAULTS;
     let mut last = String::new();
     for client in clients.iter().cycle() {
@@ -98,11 +98,7 @@ async fn insist(clients: &[RelayClient], request: &RelayRequest) {
 
 /// Posts this many requests a second, to the daemons in turns, until all are executed; returns the median and
 /// the 95th percentile of their times.
-pub(crate) async fn paced(
-    clients: &[RelayClient],
-    requests: &[RelayRequest],
-    per_second: u64,
-) -> [Duration; 2] {
+pub(crate) async fn paced(clients: &[Client], requests: &[RelayRequest], per_second: u64) -> [Duration; 2] {
     let began = Instant::now();
     let mut took = join_all(requests.iter().enumerate().map(async |(turn, request)| {
         let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
@@ -116,7 +112,7 @@ pub(crate) async fn paced(
     [50, 95].map(|percent| took[(took.len() - 1) * percent / 100])
 }
 
-pub(crate) async fn leases_lost(clients: &[RelayClient]) -> f64 {
+pub(crate) async fn leases_lost(clients: &[Client]) -> f64 {
     let mut lost = 0.0;
     for client in clients {
         lost += client.metric("relayer_leases_lost_total").await;

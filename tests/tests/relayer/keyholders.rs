@@ -37,7 +37,7 @@ impl SignerFixture {
     }
 
     /// Has twelve relays executed that are posted at once; checks that exactly these accounts send them.
-    async fn carried_by(&self, client: &RelayClient, name: &str, accounts: &[usize]) {
+    async fn carried_by(&self, client: &Client, name: &str, accounts: &[usize]) {
         let (requests, before) = (self.stage.registrations(name, 12), self.stage.sent_by_each().await);
         self.stage.leave_all_pending(client, &requests).await;
         let after = self.stage.sent_by_each().await;
@@ -47,7 +47,7 @@ impl SignerFixture {
         until_executed(client, &requests).await;
     }
 
-    async fn until_state(&self, client: &RelayClient, index: usize, expected: &str) {
+    async fn until_state(&self, client: &Client, index: usize, expected: &str) {
         let account = self.stage.accounts[index].to_string();
         let state = async |path| {
             let told = client.get(path).await.ok();

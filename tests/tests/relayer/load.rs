@@ -28,7 +28,7 @@ struct RelayTiming {
 
 /// Has this many clients post these requests in turn, all of which are executed; returns the times of the
 /// answers, in their order.
-async fn stream(client: &RelayClient, requests: &[RelayRequest], clients: usize) -> Vec<RelayTiming> {
+async fn stream(client: &Client, requests: &[RelayRequest], clients: usize) -> Vec<RelayTiming> {
     let (next, started) = (AtomicUsize::new(0), Instant::now());
     let streams = join_all((0..clients).map(async |_| {
         let mut done = Vec::new();
@@ -46,7 +46,7 @@ async fn stream(client: &RelayClient, requests: &[RelayRequest], clients: usize)
 
 /// Waits until nothing is in flight; returns the daemon's resident memory without program text and mapped
 /// files, KiB.
-async fn resident(daemon: &mut RelayerDaemon, client: &RelayClient) -> u64 {
+async fn resident(daemon: &mut RelayerDaemon, client: &Client) -> u64 {
     wait_until("settled", PATIENCE, async || client.metric("relayer_queue_depth").await == 0.0).await;
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.process().id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

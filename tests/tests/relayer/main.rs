@@ -36,11 +36,12 @@ mod prelude {
     pub(crate) use alloy::signers::local::PrivateKeySigner;
     pub(crate) use e2e::anvil::{AnvilOptions, dev_key, wall_clock};
     pub(crate) use e2e::chain::Chain;
+    pub(crate) use e2e::client::Client;
     pub(crate) use e2e::daemon::{DaemonOptions, RelayerDaemon};
     pub(crate) use e2e::fault::{FaultRule, NodeFault};
     pub(crate) use e2e::hooks::{HookReply, Receiver};
     pub(crate) use e2e::process::{eventually, free_port, wait_until};
-    pub(crate) use e2e::relay::{RelayClient, RelayRequest, attest, register};
+    pub(crate) use e2e::relay::{RelayRequest, attest, register};
     pub(crate) use futures_util::future::join_all;
     pub(crate) use registry_core::eth::abi::IAgentRegistry;
     pub(crate) use rustix::process::Signal;

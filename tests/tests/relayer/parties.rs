@@ -35,7 +35,7 @@ async fn badly_signed_requests_from_ever_new_networks_hold_up_no_relay_and_cost_
     });
     let requests = fleet.stage.registrations("beside a flood", 2 * seconds as usize);
     fleet.stage.expect(&requests);
-    let own: Vec<RelayClient> = clients.iter().map(|client| client.forwarded_for("198.51.100.7")).collect();
+    let own: Vec<Client> = clients.iter().map(|client| client.forwarded_for("198.51.100.7")).collect();
     let [p50, p95] = paced(&own, &requests, 2).await;
     assert_eq!(flood.await.unwrap(), BTreeSet::from([401]), "of badly signed requests");
     let lost = leases_lost(&clients).await;
@@ -55,7 +55,7 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
     let (stage, keys) = with_receivers(&[&dead, &other]).await;
     let (fleet, _) = Fleet::on(stage, 3, 3, Duration::ZERO);
     let (_daemons, clients) = fleet.start().await;
-    let clients: Vec<RelayClient> = clients.iter().map(|client| client.with_key(&keys[1])).collect();
+    let clients: Vec<Client> = clients.iter().map(|client| client.with_key(&keys[1])).collect();
     let stream = async |name: &str| {
         let requests = fleet.stage.registrations(name, relays);
         fleet.stage.expect(&requests);

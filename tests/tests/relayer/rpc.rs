@@ -10,7 +10,7 @@ type Calls = BTreeMap<String, usize>;
 /// Relays requests, and returns the calls of the cheapest one.
 async fn least_calls(
     stage: &RelayerFixture,
-    client: &RelayClient,
+    client: &Client,
     requests: &[RelayRequest],
     status: u16,
 ) -> Calls {

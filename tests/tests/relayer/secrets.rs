@@ -20,7 +20,7 @@ fn assert_clean(what: &str, text: &str) {
 }
 
 /// Has a request executed, with retries where a busy machine's node was too late; returns all answers.
-async fn executed(client: &RelayClient, request: &RelayRequest) -> Vec<HttpAnswer> {
+async fn executed(client: &Client, request: &RelayRequest) -> Vec<HttpAnswer> {
     let mut answers = Vec::new();
     wait_until("executed", PATIENCE, async || {
         let answer = client.relay(request).await;

@@ -59,7 +59,7 @@ impl RelayerFixture {
         Self { options: self.options.keys(&keys), accounts, ..self }
     }
 
-    pub(crate) async fn daemon(&self) -> (RelayerDaemon, RelayClient) {
+    pub(crate) async fn daemon(&self) -> (RelayerDaemon, Client) {
         start(&self.options).await
     }
 
@@ -72,13 +72,13 @@ impl RelayerFixture {
     }
 
     /// Has a request executed, and returns the answer.
-    pub(crate) async fn relay(&self, client: &RelayClient, request: &RelayRequest) -> Value {
+    pub(crate) async fn relay(&self, client: &Client, request: &RelayRequest) -> Value {
         let answer = client.relay(request).await.ok();
         self.expect([request]);
         answer
     }
 
-    pub(crate) async fn register(&self, client: &RelayClient, name: &str) -> Value {
+    pub(crate) async fn register(&self, client: &Client, name: &str) -> Value {
         self.relay(client, &self.registration(name)).await
     }
 
@@ -86,7 +86,7 @@ impl RelayerFixture {
         self.expected.borrow_mut().extend(requests.into_iter().cloned());
     }
 
-    pub(crate) async fn leave_pending(&self, client: &RelayClient, request: &RelayRequest) -> PendingAnswer {
+    pub(crate) async fn leave_pending(&self, client: &Client, request: &RelayRequest) -> PendingAnswer {
         self.leave_all_pending(client, std::slice::from_ref(request)).await.remove(0)
     }
 
@@ -94,7 +94,7 @@ impl RelayerFixture {
     /// node has their transactions.
     pub(crate) async fn leave_all_pending(
         &self,
-        client: &RelayClient,
+        client: &Client,
         requests: &[RelayRequest],
     ) -> Vec<PendingAnswer> {
         self.chain.node.set_automine(false).await.unwrap();
@@ -170,13 +170,13 @@ impl RelayerFixture {
 
     /// Checks, once nothing is in flight, that exactly the expected requests were executed, each once, as the
     /// daemon reports; that no transaction waits; and that the budget counts all payments to the wei.
-    pub(crate) async fn audit(&self, client: &RelayClient) {
+    pub(crate) async fn audit(&self, client: &Client) {
         self.audit_after_reorganisation(client, 0).await;
     }
 
     /// Audits after a reorganisation: the charges of the lost block are not refunded where the new one is
     /// cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
-    pub(crate) async fn audit_after_reorganisation(&self, client: &RelayClient, undone_wei: u128) {
+    pub(crate) async fn audit_after_reorganisation(&self, client: &Client, undone_wei: u128) {
         wait_until("settled", PATIENCE, async || {
             let status = client.get("/status").await.ok();
             let of_fleet = status["fleet"]["pending"].as_u64();
@@ -202,7 +202,7 @@ impl RelayerFixture {
     }
 }
 
-pub(crate) async fn start(options: &DaemonOptions) -> (RelayerDaemon, RelayClient) {
+pub(crate) async fn start(options: &DaemonOptions) -> (RelayerDaemon, Client) {
     let daemon = RelayerDaemon::start(options).await.unwrap();
     let client = daemon.client();
     (daemon, client)
@@ -218,7 +218,7 @@ pub(crate) fn agent(name: &str) -> PrivateKeySigner {
     wallet(&format!("relayed {name}"))
 }
 
-pub(crate) fn post(client: &RelayClient, request: &RelayRequest) -> PendingAnswer {
+pub(crate) fn post(client: &Client, request: &RelayRequest) -> PendingAnswer {
     let (client, request) = (client.clone(), request.clone());
     tokio::spawn(async move { client.try_relay(&request).await })
 }
@@ -227,11 +227,11 @@ pub(crate) async fn answer(posted: PendingAnswer) -> HttpAnswer {
     posted.await.unwrap().unwrap()
 }
 
-pub(crate) async fn state(client: &RelayClient, request: &RelayRequest) -> Value {
+pub(crate) async fn state(client: &Client, request: &RelayRequest) -> Value {
     client.state(request).await.ok()["state"].clone()
 }
 
-pub(crate) async fn until_executed(client: &RelayClient, requests: &[RelayRequest]) {
+pub(crate) async fn until_executed(client: &Client, requests: &[RelayRequest]) {
     for request in requests {
         let is_executed = async || client.state(request).await.json()["state"] == "executed";
         wait_until("executed", PATIENCE, is_executed).await;
@@ -239,13 +239,13 @@ pub(crate) async fn until_executed(client: &RelayClient, requests: &[RelayReques
 }
 
 /// Waits until `/readyz` reports that requests are refused with this code.
-pub(crate) async fn until_refusing(client: &RelayClient, code: &str) {
+pub(crate) async fn until_refusing(client: &Client, code: &str) {
     let refusing = async || client.get("/readyz").await.ok()["refusing"] == code;
     wait_until("of that refusal", PATIENCE, refusing).await;
 }
 
 /// Waits until `/readyz` has this status, and returns its answer.
-pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> HttpAnswer {
+pub(crate) async fn until_ready_is(client: &Client, status: u16) -> HttpAnswer {
     let answer = async || Some(client.get("/readyz").await).filter(|answer| answer.status == status);
     eventually("of that readiness", PATIENCE, answer).await.unwrap()
 }
