@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use tokio::net::TcpStream;
 
-use crate::process::{PATIENCE, Process, Spawn};
+use crate::client::Client;
+use crate::process::{PATIENCE, Process, Spawn, free_port};
+use crate::repo;
 
 /// Directory of Debian's nginx, which is on the PATH of root only.
 const NGINX_PATH: &str = "/usr/sbin";
@@ -23,8 +25,15 @@ pub(crate) async fn until_listening(process: &mut Process, port: u16) -> Result<
     process.until("listening", PATIENCE, connects).await.map(drop)
 }
 
-pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
-    nginx_with(port, "", locations).await
+/// Starts nginx with the configuration that a document shows, in front of the server at `url` and not of the
+/// documented one; returns a client of it.
+pub async fn documented_nginx(document: &str, documented: &str, url: &str) -> Result<(Process, Client)> {
+    let page = fs::read_to_string(repo::root().join(document))?;
+    let locations = page.split("```").find_map(|block| block.strip_prefix("nginx\n")).context("no nginx")?;
+    ensure!(locations.matches(documented).count() == 1, "{locations}");
+    let port = free_port()?;
+    let process = nginx_with(port, "", &locations.replace(documented, url)).await?;
+    Ok((process, Client::new(&format!("http://127.0.0.1:{port}"))))
 }
 
 /// Starts nginx on this port with these directives in `http` and in `server`.

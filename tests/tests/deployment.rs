@@ -12,26 +12,19 @@ use std::{env, fs};
 
 use e2e::anvil::{AnvilOptions, dev_key};
 use e2e::chain::Chain;
-use e2e::client::Client;
 use e2e::daemon::RelayerDaemon;
-use e2e::process::free_port;
 use e2e::relay::{RequestFactory, attest};
 use e2e::repo;
 use e2e::seed::wallet;
-use e2e::servers::nginx;
+use e2e::servers::documented_nginx;
 
 #[tokio::test]
 async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
     let chain = Chain::start(AnvilOptions::default()).await.unwrap();
     let options = chain.daemon(&dev_key(9)).without("RATE_LIMIT_PER_IP");
     let daemon = RelayerDaemon::start(&options.var("TRUSTED_PROXIES", "127.0.0.1")).await.unwrap();
-    let readme = fs::read_to_string(repo::root().join("relayer-daemon/README.md")).unwrap();
-    let (_, locations) = readme.split_once("```nginx\n").expect("the README shows a configuration");
-    let (locations, _) = locations.split_once("```").unwrap();
-    assert_eq!(locations.matches("http://127.0.0.1:3001").count(), 1, "{locations}");
-    let port = free_port().unwrap();
-    let _nginx = nginx(port, &locations.replace("http://127.0.0.1:3001", daemon.url())).await.unwrap();
-    let proxied = Client::new(&format!("http://127.0.0.1:{port}"));
+    let nginx = documented_nginx("relayer-daemon/README.md", "http://127.0.0.1:3001", daemon.url()).await;
+    let (_nginx, proxied) = nginx.unwrap();
 
     let (desk, client) = (RequestFactory::of(&chain), proxied.from_address(Ipv4Addr::new(127, 0, 0, 2)));
     let answer = client.relay(&desk.registration(&wallet("new"), 0)).await.ok();

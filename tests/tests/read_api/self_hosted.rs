@@ -7,17 +7,16 @@
 //!    ends it with success.
 //! 4. The health check succeeds while the edge runs, and fails otherwise.
 
-use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
 use e2e::client::Client;
 use e2e::fault::{FaultRule, NodeFault};
-use e2e::process::{PATIENCE, free_port};
+use e2e::process::PATIENCE;
 use e2e::proxy::Proxy;
 use e2e::repo;
 use e2e::seed::showcase_chain;
-use e2e::servers::nginx;
+use e2e::servers::documented_nginx;
 use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
 use rustix::process::Signal;
@@ -106,12 +105,8 @@ async fn its_pages_are_those_of_the_worker_and_clients_are_those_that_a_proxy_na
     let introduction = https.get("/llms.txt").await.text;
     assert!(introduction.contains("https://kya.example/openapi.json"), "{introduction}");
 
-    let page = fs::read_to_string(repo::root().join("docs/self-hosting.md")).unwrap();
-    let (_, locations) = page.split_once("```nginx\n").expect("the page shows a configuration");
-    let locations = locations.split("```").next().unwrap().replace("http://127.0.0.1:3000", edge.url());
-    let port = free_port().unwrap();
-    let _nginx = nginx(port, &locations).await.unwrap();
-    let proxied = Client::new(&format!("http://127.0.0.1:{port}"));
+    let nginx = documented_nginx("docs/self-hosting.md", "http://127.0.0.1:3000", edge.url()).await;
+    let (_nginx, proxied) = nginx.unwrap();
     for client in [2, 3].map(|last| proxied.from_address(Ipv4Addr::new(127, 0, 0, last))) {
         for used in 1..=2_u8 {
             let forged = client.with("cf-connecting-ip", &format!("203.0.113.{used}"));
