@@ -7,8 +7,11 @@ use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::fault::{FaultRule, NodeFault};
+use crate::http::request_to_reset;
 use crate::load::Load;
 use crate::process::{PATIENCE, Process, Spawn, eventually, output};
+use crate::proxy::Proxy;
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
@@ -133,6 +136,22 @@ impl Server {
         let collected = memory.get("/?collected").await.ok();
         let bytes = |used: &Value| used["bytes"].as_u64().with_context(|| used.to_string());
         Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
+    }
+
+    /// Has this many clients request `path` while answers of the node behind `rpc` are delayed, and reset their
+    /// connections; then requests it once more.
+    pub async fn reset_by(&self, clients: u64, path: &str, rpc: &Proxy, delay: Duration) -> Result<()> {
+        rpc.inject(FaultRule::any(NodeFault::Delay(delay)));
+        let mut waiting = Vec::new();
+        for _ in 0..clients {
+            waiting.push(request_to_reset(&self.url, path, "X-Request-Id: leaves").await?);
+        }
+        // The clients' requests arrived before this one.
+        self.client().get(LIVEZ).await.ok();
+        drop(waiting);
+        rpc.heal();
+        self.client().get(path).await.ok();
+        Ok(())
     }
 
     /// Lists the scripts and modules that a deployment of the Worker uploads.

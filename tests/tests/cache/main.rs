@@ -321,24 +321,13 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
-    const AT_ONCE: usize = 200;
     let (_turn, scene) = documented().await;
     let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
     let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
     let server = Server::start(ServerKind::Worker, &options, json!({ "measured": true })).await.unwrap();
     let mut taken = Vec::new();
     for _ in 0..4 {
-        let path = scene.cold_agent();
-        proxy.inject(FaultRule::any(NodeFault::Delay(Duration::from_secs(2))));
-        let mut waiting = Vec::new();
-        for _ in 0..AT_ONCE {
-            waiting.push(request_to_reset(server.url(), &path, "X-Request-Id: leaves").await.unwrap());
-        }
-        // They came before this request did.
-        server.client().get("/livez").await.ok();
-        drop(waiting);
-        proxy.heal();
-        server.client().get(&path).await.ok();
+        server.reset_by(200, &scene.cold_agent(), &proxy, Duration::from_secs(2)).await.unwrap();
         taken.push(server.wasm_memory().await.unwrap());
     }
     // The first rounds fill the instance's caches. A leak of each of these requests would take 2.2 KiB.

@@ -88,16 +88,7 @@ async fn resets(lab: &Lab) -> Result<String> {
     let round = async |number| {
         for group in 0..CLIENTS / CLIENTS_AT_ONCE {
             let path = format!("/api/v1/agent/{}", 2 + number * CLIENTS + group);
-            lab.proxy.inject(FaultRule::any(NodeFault::Delay(5 * SECOND)));
-            let mut waiting = Vec::new();
-            for _ in 0..CLIENTS_AT_ONCE {
-                waiting.push(request_to_reset(target.server.url(), &path, "X-Request-Id: leaves").await?);
-            }
-            // The clients' requests arrived before this one.
-            target.client.get("/livez").await.ok();
-            drop(waiting);
-            lab.proxy.heal();
-            target.client.get(&path).await;
+            target.server.reset_by(CLIENTS_AT_ONCE, &path, &lab.proxy, 5 * SECOND).await?;
         }
         Ok(())
     };
