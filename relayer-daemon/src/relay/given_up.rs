@@ -1,11 +1,12 @@
 //! Relays with transactions that were given up, as by an operator's `abandon`: until it is known what these
-//! still do the relay is not called dropped.
+//! still do the relay is not called dropped. Each [`LateWait`] has its own time, from when it begins. While
+//! no endpoint answers, nothing is known, and the relay waits.
 
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 
-use super::{Relayer, backoff::FIRST_PAUSE, patience::Patience};
+use super::{Relayer, backoff::FIRST_PAUSE, patience::LateWait};
 use crate::{
     chain::{ChainNode, RpcError},
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -15,20 +16,14 @@ use crate::{
 
 /// Longest pause before a relay with a transaction that was given up is looked at again.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// Time that a relay waits for such a transaction to be mined: as long as its account's sender looks it up.
-const UNTIL_MINED: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time that a relay waits for a receipt that may be late.
-const UNTIL_FOUND: Duration = Duration::from_secs(600);
-/// Time that a relay waits, once the receipt is there, for the account's sender, if any, to settle it.
-const UNTIL_SETTLED: Duration = Duration::from_secs(60);
 
 /// Effect that a transaction that was given up may still have on its relay.
 #[derive(Debug)]
 enum LateEffect {
     /// The transaction can never execute the relay.
     Dead,
-    /// The transaction may execute the relay, or has done so; the relay waits this long.
-    Open(Duration),
+    /// The transaction may execute the relay, or may have done so; the relay waits for this.
+    Open(LateWait),
     /// The transaction has executed the relay.
     Executed(RelayOutcome),
     /// The transaction may execute the relay, and a reorganisation has undone what had used the request.
@@ -50,26 +45,25 @@ impl<C: ChainNode> Relayer<C> {
     /// Decides how a relay that is about to be dropped ends. `None` where [`retry`](Self::retry) ends.
     pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<DropDecision> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
-        let (mut waits, waited) = (Duration::ZERO, self.inflight.patience(id, Patience::refused));
+        let (mut wait, mut executed, mut is_unknown) = (None, None, false);
         for (account, nonce) in given_up {
             let read = move |store: &Store| store.assignment(account, nonce);
             let assignment = self.retry(id, "journal not read", read).await?;
             match self.fate(account, &assignment, failure.code).await {
                 Ok(LateEffect::Dead) => {}
-                Ok(LateEffect::Open(longest)) => waits = waits.max(longest),
-                Ok(LateEffect::Executed(outcome)) if waited >= UNTIL_SETTLED => {
-                    return Some(DropDecision::Known(outcome));
-                }
-                Ok(LateEffect::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
+                Ok(LateEffect::Open(other)) => wait = wait.max(Some(other)),
+                Ok(LateEffect::Executed(outcome)) => executed = Some(outcome),
                 Ok(LateEffect::Unused) => return Some(DropDecision::Anew),
-                Err(_) => waits = waits.max(UNTIL_FOUND),
+                Err(_) => is_unknown = true,
             }
         }
-        Some(if waited < waits {
-            DropDecision::Open
-        } else {
-            DropDecision::Known(RelayOutcome::Dropped { failure })
-        })
+        let (wait, outcome) = match executed {
+            Some(outcome) => (Some(LateWait::Settlement), outcome),
+            None if is_unknown => return Some(DropDecision::Open),
+            None => (wait, RelayOutcome::Dropped { failure }),
+        };
+        let is_over = wait.is_none_or(|wait| self.inflight.patience(id, |it| it.has_waited_for(wait)));
+        Some(if is_over { DropDecision::Known(outcome) } else { DropDecision::Open })
     }
 
     /// Returns what a nonce's transactions may still do to its relay, about to be dropped for this reason.
@@ -88,15 +82,14 @@ impl<C: ChainNode> Relayer<C> {
                 // The order itself ends a relay without an open nonce at once.
                 ErrorCode::Cancelled => LateEffect::Dead,
                 ErrorCode::Superseded => LateEffect::Unused,
-                // A block's time may be before this daemon's, and of two requests the first may be dropped.
                 ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => {
-                    LateEffect::Open(UNTIL_FOUND)
+                    LateEffect::Open(LateWait::Refusal)
                 }
-                _ => LateEffect::Open(UNTIL_MINED),
+                _ => LateEffect::Open(LateWait::Mining),
             },
             (true, true) => {
                 let Lookup::Found(purpose, receipt) = look_up(&*self.chain, assignment, true).await else {
-                    return Ok(LateEffect::Open(UNTIL_FOUND));
+                    return Ok(LateEffect::Open(LateWait::Receipt));
                 };
                 let outcome = self.contracts.outcome(&relay, purpose, &receipt);
                 if outcome.has_used_request() { LateEffect::Executed(outcome) } else { LateEffect::Dead }

@@ -6,6 +6,32 @@ use tokio::time::Instant;
 
 use super::backoff::RelayStep;
 
+/// What a relay that is about to be dropped waits for, because of a transaction that was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LateWait {
+    /// The transaction has executed the relay, and the account's sender, if any, is to settle it.
+    Settlement,
+    /// The transaction may have executed the relay, and its receipt may be late.
+    Receipt,
+    /// The request is refused, and the transaction may still execute it: a block's time may be before this
+    /// daemon's, and of two requests the first may be dropped.
+    Refusal,
+    /// The transaction may be mined.
+    Mining,
+}
+
+impl LateWait {
+    /// Returns the longest time that a relay waits for this.
+    const fn longest(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Settlement => 60,
+            Self::Receipt | Self::Refusal => 600,
+            // As long as the account's sender looks the transaction up.
+            Self::Mining => 24 * 60 * 60,
+        })
+    }
+}
+
 /// Times since which a relay has been held up, by cause.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
@@ -13,6 +39,8 @@ pub(super) struct Patience {
     blocked_since: Option<(RelayStep, Instant)>,
     /// Time since which it would have been dropped, but for transactions that were given up.
     refused_since: Option<Instant>,
+    /// What it waits for before it is dropped, and the time since which it waits for that.
+    late: Option<(LateWait, Instant)>,
     /// Time since which no account could pay for it, of this daemon or of those that handed it over.
     unpaid_since: Option<Instant>,
 }
@@ -33,6 +61,7 @@ impl Patience {
     pub(super) fn returned(&mut self) {
         self.passed(RelayStep::Check);
         self.refused_since = None;
+        self.late = None;
     }
 
     /// Notes that no account can pay for the relay, and returns how long none could.
@@ -43,11 +72,25 @@ impl Patience {
     /// Notes that an account took the relay.
     pub(super) fn placed(&mut self) {
         self.unpaid_since = None;
+        self.late = None;
     }
 
     /// Notes a reason to drop the relay, and returns how long there has been one.
     pub(super) fn refused(&mut self) -> Duration {
         self.refused_since.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// Notes what the relay waits for before it is dropped, and returns whether it has waited for that as
+    /// long as it may.
+    pub(super) fn has_waited_for(&mut self, wait: LateWait) -> bool {
+        let before = self.late.filter(|(before, _)| *before == wait);
+        let (_, since) = *self.late.insert(before.unwrap_or_else(|| (wait, Instant::now())));
+        let waited = match wait {
+            // Since the first reason to drop it: answers of different ages may begin the others again and again.
+            LateWait::Mining => self.refused(),
+            LateWait::Settlement | LateWait::Receipt | LateWait::Refusal => since.elapsed(),
+        };
+        waited >= wait.longest()
     }
 }
 
@@ -94,5 +137,37 @@ mod tests {
         assert_eq!(patience.blocked(RelayStep::Send), Duration::ZERO, "another clock");
         patience.placed();
         assert_eq!(patience.unpaid(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_wait_of_a_relay_that_is_about_to_be_dropped_has_its_whole_time() {
+        use LateWait::{Mining, Receipt, Refusal, Settlement};
+        let mut patience = Patience::default();
+        for (seconds, wait, is_over) in [
+            (0, Mining, false),
+            (80_000, Mining, false),
+            (0, Refusal, false),
+            (599, Refusal, false),
+            // The nonces are used by now.
+            (1, Receipt, false),
+            (599, Receipt, false),
+            (1, Settlement, false),
+            (59, Settlement, false),
+            (1, Settlement, true),
+            // A reorganisation: the day began with the first reason.
+            (5_000, Mining, false),
+            (140, Mining, true),
+            (0, Receipt, false),
+            (600, Receipt, true),
+        ] {
+            tokio::time::advance(SECOND * seconds).await;
+            assert_eq!(patience.has_waited_for(wait), is_over, "{wait:?} after {seconds} s more");
+        }
+        for begin_anew in [Patience::placed, Patience::returned] {
+            begin_anew(&mut patience);
+            assert!(!patience.has_waited_for(Receipt));
+            tokio::time::advance(SECOND * 600).await;
+            assert!(patience.has_waited_for(Receipt));
+        }
     }
 }

@@ -74,18 +74,34 @@ fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_wh
     assert_eq!((ended.executed(), ended.given::<2>().iter().sum::<u64>()), (1, 1), "both were sent");
 }
 
+/// Returns five minutes without an answer: longer than a relay has patience.
+fn outage() -> Vec<Op> {
+    [&[FailingReads(255), Wait(50)].repeat(60)[..], &[FailingReads(0)]].concat()
+}
+
 /// No account is left to send it from, and the account that was given up has it in the pool.
 #[test]
 fn a_relay_of_an_abandoned_account_is_not_called_dropped_while_its_transaction_may_be_mined() {
-    for is_foreign in [false, true] {
+    for (is_foreign, deadline, meanwhile) in [
+        (false, None, vec![Wait(600)]),
+        (true, None, vec![Wait(600)]),
+        // After that time, each of these may last as long as if it had come first.
+        (false, None, vec![Wait(7_000), LateReceipts(90)]),
+        (false, None, [&[Wait(7_000)][..], &outage()].concat()),
+        (false, Some(250), vec![Wait(7_500)]),
+    ] {
+        println!("{is_foreign} {deadline:?} {meanwhile:?}");
+        let request = |signer| deadline.map_or(Request(signer), |seconds| RequestUntil(signer, seconds));
         run(Setup { accounts: 2, ..PAIR }, async |simulation| {
-            simulation.play([Wait(150), Unwilling(true), Request(0), Request(1), Wait(20)]).await;
+            simulation.play([Wait(150), Unwilling(true), request(0), request(1), Wait(20)]).await;
             assert_eq!(simulation.given(), [1, 1]);
             simulation.play([Empty(0, true), Wait(10), Abandon(1), Kill(0), Kill(1)]).await;
-            simulation.play([Wait(20), Repeat(0), Repeat(1), Wait(600)]).await;
+            simulation.play([Wait(20), Repeat(0), Repeat(1)]).await;
+            simulation.play(meanwhile).await;
             assert_eq!(simulation.told.lock().unwrap().len(), 0, "an end that may not be the end");
             let next = if is_foreign { Foreign(1) } else { Mine(8) };
-            simulation.play([Unwilling(false), Ignored(0, true), next, Wait(1_200)]).await;
+            // A late receipt is charged at the next lookup, which comes after as long again.
+            simulation.play([Unwilling(false), Ignored(0, true), next, Wait(9_000)]).await;
             let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
             match &told[..] {
                 [RelayOutcome::Dropped { failure }] if is_foreign => {
@@ -111,7 +127,8 @@ fn a_relay_that_its_abandoned_account_executed_is_not_called_superseded() {
 /// The other account's transaction reverts as a whole, and leaves the request to be used.
 #[test]
 fn a_relay_that_reverted_is_not_called_so_while_its_abandoned_account_may_execute_it() {
-    for is_foreign in [false, true] {
+    let later = [&[Wait(7_000)][..], &outage()].concat();
+    for (is_foreign, meanwhile) in [(false, vec![Wait(300)]), (true, vec![Wait(300)]), (false, later)] {
         let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
             simulation.play([Wait(150), Unwilling(true), Request(0), Request(1), Wait(20)]).await;
             assert_eq!(simulation.given(), [1, 1]);
@@ -119,7 +136,8 @@ fn a_relay_that_reverted_is_not_called_so_while_its_abandoned_account_may_execut
             simulation.play(restarted).await;
             assert_eq!(simulation.given(), [2, 1], "the other account does not send it");
             // Both of the other account's.
-            simulation.play([Ignored(1, true), Revert, Revert, Unwilling(false), Mine(8), Wait(300)]).await;
+            simulation.play([Ignored(1, true), Revert, Revert, Unwilling(false), Mine(8)]).await;
+            simulation.play(meanwhile).await;
             assert_eq!(simulation.told.lock().unwrap().len(), 1, "an end that may not be the end");
             let next = if is_foreign { Foreign(1) } else { Mine(8) };
             simulation.play([Ignored(1, false), next, Wait(1_200)]).await;
