@@ -7,7 +7,7 @@ use registry_core::{gate::FetchOutcome, liability::WELL_KNOWN};
 use crate::{
     domains::{self, Domains},
     http::now,
-    kya::AccountReader,
+    kya::{AccountReader, ReadCause},
     metrics::Metrics,
     nonces,
     records::Records,
@@ -122,7 +122,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sou
 async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, report: &mut CheckReport) {
     for (name, policy) in &settings.policies {
         for wallet in &policy.agents.liable.allow {
-            if accounts.has_code(*wallet, now()).await == Some(true) {
+            if accounts.has_code(*wallet, ReadCause::Operator, now()).await == Some(true) {
                 let rule = "make sure that it acts for its owners alone";
                 report.warn("policy", format!("{name}: liable.allow names {wallet}, which has code: {rule}"));
             }

@@ -11,7 +11,7 @@ use registry_core::{
     liability::{Acceptance, Basis},
 };
 
-use crate::{check::Sources, http::now, settings::Settings};
+use crate::{check::Sources, http::now, kya::ReadCause, settings::Settings};
 
 /// Returns the findings, a line for each rule. Only acceptances in domains' files are known: requests may
 /// present others. Errors: if there is no verdict, or the chain does not answer about attestations.
@@ -34,7 +34,8 @@ pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> any
             }
         }
         if let Some(query) = policy.attested_query(&verdict, now)
-            && let Some(at) = accounts.attested(&query, now).await.map_err(|error| anyhow!(error))?
+            && let attested = accounts.attested(&query, ReadCause::Operator, now).await
+            && let Some(at) = attested.map_err(|error| anyhow!(error))?
         {
             verdict = verdict.attested(at, now);
         }
@@ -77,7 +78,7 @@ async fn accepted(
         return Err("withdrawn".to_owned());
     }
     let code = accounts
-        .signer(query, now)
+        .signer(query, ReadCause::Operator, now)
         .await
         .ok_or("the chain does not say whether the liable wallet has code")?;
     code.check(&acceptance, scope_hash).map_err(|error| error.to_string())?;

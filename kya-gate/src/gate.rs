@@ -18,8 +18,13 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::{
-    domains::Domains, kya::AccountReader, metrics::Metrics, nonces::NonceStore, records::Records,
-    refusals::Refusals, signer::Signer,
+    domains::Domains,
+    kya::{AccountReader, ReadCause},
+    metrics::Metrics,
+    nonces::NonceStore,
+    records::Records,
+    refusals::Refusals,
+    signer::Signer,
 };
 
 /// The longest time for a decision: proxies and the npm package wait for six seconds.
@@ -134,6 +139,8 @@ impl Gate {
         now: Timestamp,
     ) -> Outcome {
         let mut allowance = Allowance::of_a_request();
+        // Only a request with a verified signature gets to its agent's liable wallet.
+        let cause = ReadCause::Request { is_of_key: true };
         let (mut fresh_for, mut has_renewed) = (Duration::ZERO, false);
         let mut step = policy.decide(request, now);
         loop {
@@ -148,11 +155,11 @@ impl Gate {
                     let query = acceptance.query();
                     match self.domains.has_withdrawn(&query) {
                         true => acceptance.withdrawn(),
-                        false => acceptance.answer(self.accounts.signer(query, now).await),
+                        false => acceptance.answer(self.accounts.signer(query, cause, now).await),
                     }
                 }
                 DecisionStep::Attested(attested) => {
-                    match self.accounts.attested(attested.query(), now).await {
+                    match self.accounts.attested(attested.query(), cause, now).await {
                         Ok(at) => attested.answer(at),
                         Err(_) => attested.unanswered(),
                     }

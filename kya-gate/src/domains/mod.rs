@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 use crate::{
     http::now,
-    kya::AccountReader,
+    kya::{AccountReader, ReadCause},
     metrics::Metrics,
     settings::{DomainSettings, Settings},
 };
@@ -175,7 +175,8 @@ impl Domains {
             }
             let (hash, signature) = (entry.digest(name), entry.signature.clone());
             let query = SignerQuery { account: entry.wallet, hash, signature, block: None };
-            let code = self.accounts.signer(query, now).await;
+            // Requests that spend their budget would else keep withdrawals from being read.
+            let code = self.accounts.signer(query, ReadCause::Operator, now).await;
             let code =
                 code.ok_or_else(|| format!("the chain does not say whether {} has code", entry.wallet))?;
             if code.accepts || !code.has_code && entry.check_signature(name).is_ok() {

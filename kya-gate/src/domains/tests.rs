@@ -11,9 +11,12 @@ use std::{
     time::Duration,
 };
 
+use alloy_primitives::{Address, B256};
+use axum::Router;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-use registry_core::liability::DomainName;
+use registry_core::{gate::FetchOutcome, liability::DomainName};
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -22,7 +25,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::fetch::{DomainResolver, Fetcher, LookUp};
-use crate::settings::DomainSettings;
+use crate::{
+    check::Sources,
+    http::now,
+    settings::{DomainSettings, Settings},
+};
 
 /// The longest time for a fetch that ends by itself.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -192,4 +199,71 @@ async fn a_name_is_looked_up_once_and_connected_to_where_every_address_may_be() 
         assert_eq!(fetcher.fetch(&acme()).await, refused(other));
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1, "nothing was connected to");
+}
+
+/// Starts the endpoint of a chain on which no account has code. Returns its address and the count of calls.
+async fn chain_without_code() -> (SocketAddr, Arc<AtomicUsize>) {
+    const SECONDS: u64 = 1_800_000_000;
+    // The results of `aggregate3`: the block's parent, chain, time and number, and the account lens's answer.
+    let results: [&[u64]; 5] = [&[7], &[1], &[SECONDS], &[8], &[0, 0]];
+    let (mut heads, mut tails) = (Vec::new(), Vec::new());
+    for words in results {
+        heads.push(32 * (results.len() + tails.len()) as u64);
+        tails.extend([1, 64, 32 * words.len() as u64]);
+        tails.extend(words);
+    }
+    let words = [vec![32, results.len() as u64], heads, tails].concat();
+    let called = words.iter().fold("0x".to_owned(), |data, word| format!("{data}{word:064x}"));
+    let (parent, hash) = (B256::with_last_byte(7), B256::with_last_byte(8));
+    let timestamp = format!("{SECONDS:#x}");
+    let header = json!({ "number": "0x8", "hash": hash, "parentHash": parent, "timestamp": timestamp });
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let answer = move |batch: String| {
+        let result = |request: &Value| {
+            let is_call = request["method"] == "eth_call";
+            counted.fetch_add(usize::from(is_call), Ordering::SeqCst);
+            let result = if is_call { json!(called) } else { header.clone() };
+            json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })
+        };
+        let answer: Value = match serde_json::from_str(&batch).unwrap() {
+            Value::Array(requests) => requests.iter().map(result).collect(),
+            request => result(&request),
+        };
+        async move { answer.to_string() }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, Router::new().fallback(answer)).await });
+    (address, count)
+}
+
+#[tokio::test]
+async fn a_domains_wallets_are_read_whatever_reads_requests_have_left() {
+    let authority = Authority::new();
+    let wallet = |number| {
+        json!({
+            "chainId": 1, "registry": Address::ZERO, "wallet": Address::repeat_byte(number).to_checksum(None),
+            "notBefore": 0, "notAfter": 1, "signature": "0x",
+        })
+    };
+    let file = json!({ "liable": [wallet(1), wallet(2), wallet(3)] }).to_string();
+    let (server, _) = authority.serve("acme.example", 4000, vec![answer("200 OK", file.as_bytes())]).await;
+    let (chain, reads) = chain_without_code().await;
+    let settings = format!(
+        r#"
+        origin = "https://api.example"
+        chain = {{ id = 1, rpc = ["http://{chain}"], max-head-age-seconds = 0, reads-per-second = 1 }}
+        kya = {{ registry = "{}" }}
+        policy.api = {{ allow = ["provision"], liable.domains = ["acme.example"] }}
+        liable = {{ resolve = {{ "acme.example" = "{server}" }}, ca-file = "{}" }}
+        "#,
+        Address::ZERO,
+        authority.1.path().display(),
+    );
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let sources = Sources::new(&Settings::parse_embedded(&settings, None).unwrap()).unwrap();
+    let fetched = sources.domains.refresh(now()).await;
+    assert!(matches!(fetched[..], [(_, FetchOutcome::File(..))]), "{fetched:?}");
+    assert_eq!(reads.load(Ordering::SeqCst), 3);
 }

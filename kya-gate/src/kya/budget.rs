@@ -1,4 +1,5 @@
 //! The budget for reads that strangers can cause: reads in flight and per second, for all requests together.
+//! The operator's own reads are not part of it.
 
 use std::sync::Mutex;
 
@@ -10,6 +11,25 @@ use tokio::{
 };
 
 use crate::{metrics::Metrics, settings::ReadLimits};
+
+/// The cause of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReadCause {
+    /// A request. A signature by another key than it names gets at most half of the budget: such signatures
+    /// cost nothing to make.
+    Request {
+        /// The key signed that the signature names.
+        is_of_key: bool,
+    },
+    /// The operator, by the configuration or a command: such reads are few, and no request can use them up.
+    Operator,
+}
+
+/// A read, which ends when this value is dropped.
+#[derive(Debug)]
+pub(super) struct ReadPermit<'a> {
+    _in_flight: Option<SemaphorePermit<'a>>,
+}
 
 /// The reads that are left to all requests.
 #[derive(Debug)]
@@ -33,9 +53,9 @@ impl ReadBudget {
         }
     }
 
-    /// Takes a read, which ends with the permit; `None` where none is left. A signature by another key than
-    /// it names gets at most half of the reads: such signatures cost nothing to make.
-    pub(super) fn take(&self, is_of_key: bool) -> Option<SemaphorePermit<'_>> {
+    /// Takes a read; `None` where none is left for this cause.
+    pub(super) fn take(&self, cause: ReadCause) -> Option<ReadPermit<'_>> {
+        let ReadCause::Request { is_of_key } = cause else { return Some(ReadPermit { _in_flight: None }) };
         let refused = |limit| self.metrics.reads_refused.with_label_values(&[limit]).inc();
         let is_free = self.in_flight.available_permits() > reserve(self.most_in_flight, is_of_key) as usize;
         let Some(permit) = self.in_flight.try_acquire().ok().filter(|_| is_free) else {
@@ -47,7 +67,7 @@ impl ReadBudget {
             refused("per_second");
             return None;
         }
-        Some(permit)
+        Some(ReadPermit { _in_flight: Some(permit) })
     }
 }
 
@@ -63,7 +83,7 @@ mod tests {
 
     /// Returns the number of reads, of a hundred that end at once, for which the budget suffices.
     fn taken(budget: &ReadBudget, is_of_key: bool) -> usize {
-        (0..100).filter(|_| budget.take(is_of_key).is_some()).count()
+        (0..100).filter(|_| budget.take(ReadCause::Request { is_of_key }).is_some()).count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -78,11 +98,13 @@ mod tests {
         assert_eq!(refused, 95 + 95 + 100 + 100 + 97 + 90);
 
         let in_flight = budget(4, 1_000);
-        let strangers: Vec<_> = (0..4).map_while(|_| in_flight.take(false)).collect();
-        let signed: Vec<_> = (0..4).map_while(|_| in_flight.take(true)).collect();
+        let take = |is_of_key| in_flight.take(ReadCause::Request { is_of_key });
+        let strangers: Vec<_> = (0..4).map_while(|_| take(false)).collect();
+        let signed: Vec<_> = (0..4).map_while(|_| take(true)).collect();
         assert_eq!((strangers.len(), signed.len()), (2, 2));
+        assert!(in_flight.take(ReadCause::Operator).is_some(), "requests leave the operator's reads");
         drop(strangers);
-        assert!(in_flight.take(false).is_none() && in_flight.take(true).is_some());
+        assert!(take(false).is_none() && take(true).is_some());
 
         let mut allowance = Allowance::of_a_request();
         assert_eq!([(); 3].map(|()| allowance.take()), [true, true, false]);

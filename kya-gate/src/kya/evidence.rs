@@ -18,7 +18,7 @@ use registry_core::{
 };
 use serde_json::value::RawValue;
 
-use super::{AccountReader, VerdictSource, flight::SingleFlight};
+use super::{AccountReader, ReadCause, VerdictSource, flight::SingleFlight};
 
 /// The most proofs that are kept. Each takes some 50 KB.
 const PROOFS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
@@ -57,7 +57,7 @@ impl AccountReader {
             {
                 return Some(known);
             }
-            let proof = self.prove(wallet, block, now).await;
+            let proof = self.prove(wallet, block, ReadCause::Request { is_of_key: true }, now).await;
             let (proof, verdict) =
                 proof.inspect_err(|error| tracing::warn!(%error, "the chain gave no evidence")).ok()?;
             lock(&self.proofs.known).put((wallet, verdict.as_of.block_number), Arc::clone(&proof));
@@ -71,19 +71,21 @@ impl AccountReader {
 
     /// Checks that the chain's endpoints give proofs. Errors: the reason why they do not.
     pub async fn probe_evidence(&self, now: Timestamp) -> Result<(), String> {
-        self.prove(Address::ZERO, None, now).await.map(|_| ()).map_err(|error| format!("evidence: {error}"))
+        let proof = self.prove(Address::ZERO, None, ReadCause::Operator, now).await;
+        proof.map(|_| ()).map_err(|error| format!("evidence: {error}"))
     }
 
     async fn prove(
         &self,
         wallet: Address,
         block: Option<u64>,
+        cause: ReadCause,
         now: Timestamp,
     ) -> Result<(Arc<RawValue>, Verdict), String> {
         let VerdictSource::Registry(registry) = self.source else {
             return Err("there is no registry".to_owned());
         };
-        let _read = self.budget.take(true).ok_or("no read is left")?;
+        let _read = self.budget.take(cause).ok_or("no read is left")?;
         let document = self.rpc.ask(WithEvidence::at(registry, wallet, None, block, now), now).await?;
         let verified = evidence::verify(&document.body, &Expected::default());
         let verdict = Verdict::from(&verified.map_err(|error| error.to_string())?.verdict);

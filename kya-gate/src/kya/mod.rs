@@ -11,7 +11,7 @@
 //! followed, for [`FOLLOWED`]; never beyond the end of its attestation.
 //!
 //! Requests that need the same facts at the same time share a read: those of one wallet that its key signed,
-//! and copies of one request. Reads have a [budget](budget), as every client can cause one.
+//! and copies of one request. Those that requests cause have a [budget](budget).
 
 mod api;
 mod budget;
@@ -47,6 +47,7 @@ use crate::{
 };
 pub use api::Api;
 use budget::ReadBudget;
+pub use budget::ReadCause;
 use cache::{AccountCache, CachedAccount};
 pub use changes::follow;
 use evidence::Proofs;
@@ -88,8 +89,9 @@ enum AccountQuestion {
     Code(Address),
     /// That, and the code's answer on a signature: the account, and a hash of message and signature.
     Signature(Address, B256),
-    /// The absence of a liable wallet's code, without a verdict on it.
-    Signer(Address),
+    /// The absence of a liable wallet's code, without a verdict on it. A request that gets no read must not
+    /// answer for the operator.
+    Signer(Address, ReadCause),
 }
 
 /// The facts about the account of an attempt.
@@ -213,26 +215,26 @@ impl AccountReader {
         now: Timestamp,
     ) -> Option<AccountFacts> {
         let query = match question {
-            AccountQuestion::Code(account) | AccountQuestion::Signer(account) => {
+            AccountQuestion::Code(account) | AccountQuestion::Signer(account, _) => {
                 AccountQuery { account, signed: None, registry, now }
             }
             AccountQuestion::Signature(..) => AccountQuery::of(attempt, registry, now),
         };
-        self.ask(query, attempt.is_of_key(), now).await
+        self.ask(query, cause(attempt), now).await
     }
 
     /// Answers a query; `None` where the chain does not answer, or the budget is spent.
-    async fn ask<Q: Query>(&self, query: Q, is_of_key: bool, now: Timestamp) -> Option<Q::Output>
+    async fn ask<Q: Query>(&self, query: Q, cause: ReadCause, now: Timestamp) -> Option<Q::Output>
     where
         Q::Error: Display,
     {
-        let _read = self.budget.take(is_of_key)?;
+        let _read = self.budget.take(cause)?;
         self.rpc.ask(query, now).await.inspect_err(unanswered).ok()
     }
 
     async fn verdict(&self, api: &Api, attempt: &Attempt, now: Timestamp) -> Option<Arc<Verdict>> {
         let wallet = attempt.account.address;
-        let _read = self.budget.take(attempt.is_of_key())?;
+        let _read = self.budget.take(cause(attempt))?;
         let verdict = api.verdict(wallet, now).await?;
         Some(self.cache.latest(wallet, verdict))
     }
@@ -240,35 +242,41 @@ impl AccountReader {
     /// Returns whether a liable wallet has code and, if so, whether that accepts its signature: at the
     /// query's block or, where no endpoint has that block any more or has it yet, at the newest one. `None`
     /// where the chain does not answer, or the budget is spent.
-    pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
-        if !self.has_code(query.account, now).await? {
+    pub async fn signer(&self, query: SignerQuery, cause: ReadCause, now: Timestamp) -> Option<SignerCode> {
+        if !self.has_code(query.account, cause, now).await? {
             return Some(SignerCode { has_code: false, accepts: false });
         }
         let newest = SignerQuery { block: None, ..query.clone() };
         let at_block = {
-            let _read = self.budget.take(true)?;
+            let _read = self.budget.take(cause)?;
             self.rpc.ask_at(query, now).await
         };
         match at_block.transpose() {
             Some(answer) => answer.inspect_err(unanswered).ok(),
-            None => self.ask(newest, true, now).await,
+            None => self.ask(newest, cause, now).await,
         }
     }
 
     /// Returns whether a wallet has code; `None` where the chain does not answer, or the budget is spent.
-    pub async fn has_code(&self, wallet: Address, now: Timestamp) -> Option<bool> {
+    pub async fn has_code(&self, wallet: Address, cause: ReadCause, now: Timestamp) -> Option<bool> {
         let cached = self.cache.get(wallet, now);
         if cached.has_no_code || cached.has_code {
             return Some(cached.has_code);
         }
-        let known = self.accounts.run(AccountQuestion::Signer(wallet), self.code(wallet, now)).await;
+        let question = AccountQuestion::Signer(wallet, cause);
+        let known = self.accounts.run(question, self.code(wallet, cause, now)).await;
         Some(known.state? != AccountState::NoCode)
     }
 
     /// Returns the time of the liable wallet's last attestation for an agent, if any. A time is kept for as
     /// long as it suffices, since an id stays with one registration, any other answer for `cache-seconds`.
     /// Errors: the chain does not answer, or the budget is spent.
-    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Result<Option<Timestamp>, String> {
+    pub async fn attested(
+        &self,
+        query: &AttestedQuery,
+        cause: ReadCause,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, String> {
         let known = lock(&self.attested).get(&query.agent).copied();
         if let Some((at, asked)) = known {
             let suffices = at.is_some_and(|at| at >= query.since);
@@ -276,18 +284,18 @@ impl AccountReader {
                 return Ok(at);
             }
         }
-        let (_read, asked) = (self.budget.take(true).ok_or("no read is left")?, Instant::now());
+        let (_read, asked) = (self.budget.take(cause).ok_or("no read is left")?, Instant::now());
         let at = self.rpc.ask(query.clone(), now).await.inspect_err(unanswered)?;
         lock(&self.attested).put(query.agent, (at, asked));
         Ok(at)
     }
 
-    async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {
+    async fn code(&self, account: Address, cause: ReadCause, now: Timestamp) -> KnownAccount {
         let (cached, reading) = (self.cache.get(account, now), self.cache.begin());
         let query = AccountQuery { account, signed: None, registry: None, now };
         let state = match cached.has_no_code {
             true => Some(AccountState::NoCode),
-            false => self.ask(query, true, now).await.map(|facts| facts.state),
+            false => self.ask(query, cause, now).await.map(|facts| facts.state),
         };
         self.cache.put(account, None, state, &reading);
         KnownAccount { state, ..KnownAccount::default() }
@@ -330,6 +338,10 @@ impl AccountReader {
         api.read(Address::ZERO, now).await.map_err(|error| format!("api: {error}"))?;
         Ok(format!("{registry}: the chain answers at {labels}, the read API at {}", api.label()))
     }
+}
+
+fn cause(attempt: &Attempt) -> ReadCause {
+    ReadCause::Request { is_of_key: attempt.is_of_key() }
 }
 
 fn unanswered(error: &String) {
