@@ -62,7 +62,7 @@ pub enum Spending {
     Unavailable,
 }
 
-/// The most acceptances of domains' files that are verified for one request: a file may list many with
+/// The most acceptances of domains' files that are verified for one candidate: a file may list many with
 /// broken signatures.
 const LISTED_TRIES: u8 = 8;
 
@@ -119,6 +119,9 @@ struct Candidates<'a> {
     policy: &'a RoutePolicy,
     /// The value of the request's acceptance field, not parsed yet.
     acceptance: Option<String>,
+    /// The host's answers about liable wallets. Another signature of the same wallet needs the same ones, and
+    /// would else repeat their reads.
+    signers: Vec<(SignerQuery, SignerCode)>,
     now: Timestamp,
 }
 
@@ -132,7 +135,7 @@ impl RoutePolicy {
             Ok(attempts) => {
                 let is_there = request.has(liability::FIELD);
                 let acceptance = is_there.then(|| request.field(liability::FIELD).unwrap_or_default());
-                Candidates { attempts, policy: self, acceptance, now }.next()
+                Candidates { attempts, policy: self, acceptance, signers: Vec::new(), now }.next()
             }
             Err(refusal) => DecisionStep::Done(Outcome::Refused(refusal)),
         }
@@ -264,12 +267,9 @@ impl<'a> VerifiedCandidate<'a> {
     /// Continues with the acceptance that the request presents, if all but its signature holds.
     fn try_presented(self, presented: Result<Acceptance, Problem>) -> DecisionStep<'a> {
         match presented.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance))) {
-            Ok((scope_hash, acceptance)) => DecisionStep::Acceptance(AcceptanceStep {
-                judging: self,
-                acceptance,
-                scope_hash,
-                problem: None,
-            }),
+            Ok((scope_hash, acceptance)) => {
+                AcceptanceStep { judging: self, acceptance, scope_hash, problem: None }.next()
+            }
             Err(problem) => self.try_listed(Some(problem)),
         }
     }
@@ -280,8 +280,7 @@ impl<'a> VerifiedCandidate<'a> {
             match self.check(&listed) {
                 Ok(scope_hash) => {
                     self.tries -= 1;
-                    let step = AcceptanceStep { judging: self, acceptance: listed, scope_hash, problem };
-                    return DecisionStep::Acceptance(step);
+                    return AcceptanceStep { judging: self, acceptance: listed, scope_hash, problem }.next();
                 }
                 Err(wrong) => problem = problem.or(Some(wrong)),
             }
@@ -322,9 +321,25 @@ impl<'a> AcceptanceStep<'a> {
     }
 
     /// Continues with the liable wallet's code: `None` where the chain did not answer or was not asked.
-    pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
+    pub fn answer(mut self, code: Option<SignerCode>) -> DecisionStep<'a> {
+        let Some(code) = code else { return self.judging.judge(None).unless_not_proved() };
+        let query = self.query();
+        self.judging.candidates.signers.push((query, code));
+        self.check(code)
+    }
+
+    /// Asks the host, unless it has answered for a candidate before.
+    fn next(self) -> DecisionStep<'a> {
+        let query = self.query();
+        let known = self.judging.candidates.signers.iter().find(|(known, _)| *known == query);
+        match known.map(|(_, code)| *code) {
+            Some(code) => self.check(code),
+            None => DecisionStep::Acceptance(self),
+        }
+    }
+
+    fn check(self, code: SignerCode) -> DecisionStep<'a> {
         let Self { mut judging, acceptance, scope_hash, problem } = self;
-        let Some(code) = code else { return judging.judge(None).unless_not_proved() };
         match code.check(&acceptance, scope_hash) {
             Ok(()) => {
                 judging.verdict = Arc::new(judging.verdict.accepted(acceptance));

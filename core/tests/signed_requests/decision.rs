@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, Bytes, U256};
 use registry_core::{
+    chain::SignerCode,
     eth::timestamp::Timestamp,
     gate::{
         AccountState, AccountStep, AgentPolicy, DecisionStep, DomainWord, LiabilityRule, Links, Origin,
-        Outcome, Posture, RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
+        Outcome, Posture, RequestRules, RoutePolicy, SignatureRules, Spending, Verdict, VerdictAgent,
     },
-    liability::Basis,
+    liability::{Acceptance, Basis, DecimalId, FIELD},
     registry::kya::Decision,
     token::StatedAt,
 };
 
-use crate::message::{EditableRequest, rules};
+use crate::message::{ADDRESS, EditableRequest, rules};
 
 fn policy(rules: SignatureRules, agents: AgentPolicy) -> RoutePolicy {
     RoutePolicy {
@@ -118,4 +119,51 @@ fn an_agent_is_refused_for_want_of_an_attestation_only_where_it_could_be_asked_f
         let expected = (told == Basis::Attested).then_some(at);
         assert_eq!((agent.basis, agent.attested_at), (told, expected), "{age}");
     }
+}
+
+#[test]
+fn an_acceptance_is_asked_about_once_for_all_signatures_of_a_request() {
+    let liability = Some(LiabilityRule { basis: vec![Basis::Accepted], attested_seconds: 60 });
+    let agents = AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
+    let (policy, vector) = (policy(rules(), agents), EditableRequest::vector());
+    let acceptance = Acceptance {
+        chain_id: policy.rules.chain,
+        registry: policy.registry,
+        agent_id: DecimalId(U256::from(7)),
+        creator: Address::ZERO,
+        agent_wallet: ADDRESS.parse().unwrap(),
+        haftungsperson: Address::repeat_byte(1),
+        registered_at: 0,
+        terms_hash: B256::ZERO,
+        not_before: vector.now,
+        not_after: vector.now,
+        signature: Bytes::new(),
+    };
+    // Each signature is there three times, under labels of their own.
+    let thrice = |value: &str| {
+        let (_, signature) = value.split_once('=').unwrap();
+        format!("a={signature}, b={signature}, c={signature}")
+    };
+    let message = vector.set(FIELD, acceptance.to_header());
+    let message = message.edit("signature-input", thrice).edit("signature", thrice);
+    let (mut step, mut steps) = (DecisionStep::Account(account(&policy, &message)), Vec::new());
+    let outcome = loop {
+        step = match step {
+            DecisionStep::Account(account) => {
+                steps.push("account");
+                account.answer(Some(AccountState::NoCode), Some(verdict(message.now)))
+            }
+            DecisionStep::Acceptance(acceptance) => {
+                steps.push("acceptance");
+                acceptance.answer(Some(SignerCode { has_code: true, accepts: true }))
+            }
+            DecisionStep::Nonce(nonce) => {
+                steps.push("nonce");
+                nonce.answer(Spending::Reused)
+            }
+            step => break code(step),
+        };
+    };
+    assert_eq!(outcome, "nonce_reused");
+    assert_eq!(steps, ["account", "acceptance", "nonce", "account", "nonce", "account", "nonce"]);
 }
