@@ -136,6 +136,21 @@ for (const header of [undefined, `eip155:1:${setting.registry.toLowerCase()}`]) 
   printed.otherRegistry.push((await answerTo(gate, [await signed({})])).reason);
 }
 
+/** How often the read API is asked for the verdict on an account that has code, for a signature of its key. */
+const { address: wallet } = accounts.coded;
+const asOf = { blockNumber: 1, blockTimestamp: new Date().toISOString(), parentHash: `0x${"0".repeat(64)}` };
+const none = { wallet, decision: "deny", reasons: ["NOT_REGISTERED"], agent: null, compliantUntil: null, asOf };
+printed.verdicts = 0;
+const once = async (url, init) => {
+  if (!String(url).startsWith("http://api.example")) return fetch(url, init);
+  printed.verdicts += 1;
+  return new Response(JSON.stringify(none), {
+    headers: { "kya-registry": `eip155:${setting.chainId}:${setting.registry.toLowerCase()}` },
+  });
+};
+const ofCoded = begun(() => new LocalGate({ settings: api, policy: "api", fetch: once, report: () => {} }));
+printed.coded = (await answerTo(ofCoded, [await signed({ sign: { by: "coded" } })])).reason;
+
 /** Content that is too long, or of an unsigned request. */
 const long = "x".repeat(100);
 const post = { method: "POST", target: "/orders", content: long };

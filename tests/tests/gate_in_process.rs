@@ -221,6 +221,8 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("reports", json!(["no read is left of chain.reads-per-second"])),
         ("metered", json!(["kya_not_allowed", "kya_not_allowed", unread, unread])),
         ("otherRegistry", json!(["kya_unavailable", "kya_unavailable"])),
+        ("coded", json!("bad_signature")),
+        ("verdicts", json!(1)),
         ("long", json!([413, 100])),
         ("withheld", Value::from([answered, passed_on].concat())),
         ("observed", json!([])),

@@ -80,7 +80,7 @@ impl AccountReader {
         allowance: &mut Allowance,
         now: Timestamp,
     ) -> KnownAccount {
-        let cached = self.cache.get(attempt.account.address, now);
+        let mut cached = self.cache.get(attempt.account.address, now);
         // A key that did not sign needs no verdict.
         if cached.has_code == Some(false) && (cached.verdict.is_some() || !attempt.is_of_key()) {
             return KnownAccount { state: Some(AccountState::NoCode), verdict: cached.verdict };
@@ -95,7 +95,8 @@ impl AccountReader {
             match (known.state, question) {
                 // The key signed, but where there is code, the code decides.
                 (Some(AccountState::Code { .. }), AccountReadKind::Code) => {
-                    question = AccountReadKind::Signature
+                    question = AccountReadKind::Signature;
+                    cached.verdict = known.verdict;
                 }
                 _ => return known,
             }
