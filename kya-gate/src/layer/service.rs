@@ -20,7 +20,7 @@ use hyper::{
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome, RefusalCode, RequestFault,
+        self as core, Content, DecisionStep, GateAnswer, OUTPUT_HEADERS, Outcome, RefusalCode, RequestFault,
         reads_as_output_header,
     },
 };
@@ -133,13 +133,12 @@ impl Guard {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// Returns whether a signature could pass all checks but the account's with some content. If not, the
+    /// Returns whether the request could pass all checks but the account's with some content. If not, the
     /// content need not be read: it makes no difference.
     fn may_pass(&self, parts: &Parts, now: Timestamp) -> bool {
         let fields = fields(parts);
         let request = self.request(parts, &fields, Content::Withheld { is_empty: true });
-        let attempts = Attempts::of(&request, &self.route.rules, now.seconds());
-        attempts.is_ok_and(|mut attempts| attempts.next().is_some())
+        matches!(self.route.decide(&request, now), DecisionStep::Account(_))
     }
 
     async fn decide(&self, parts: &Parts, content: Content<'_>, now: Timestamp) -> (Outcome, GateAnswer) {
@@ -272,13 +271,22 @@ mod tests {
         assert!(status == 401 && body.contains("bad_content_digest"), "{status} {body}");
 
         static READ: AtomicBool = AtomicBool::new(false);
-        let content = stream::poll_fn(|_| {
-            READ.store(true, Ordering::Relaxed);
-            Poll::Ready(Some(Ok::<_, io::Error>(Bytes::from("123456789"))))
-        });
-        let (status, body) = seen("api", post(&[], AxumBody::from_stream(content))).await;
-        assert!(status == 401 && body.contains("signature_missing"), "{status} {body}");
-        assert!(!READ.load(Ordering::Relaxed), "an unsigned request's content is not read");
+        let content = || {
+            AxumBody::from_stream(stream::poll_fn(|_| {
+                READ.store(true, Ordering::Relaxed);
+                Poll::Ready(Some(Ok::<_, io::Error>(Bytes::from("123456789"))))
+            }))
+        };
+        let mut ambiguous = signed(AxumBody::empty());
+        *ambiguous.uri_mut() = "https://api.example//orders".parse().unwrap();
+        for (request, status, code) in [
+            (post(&[], content()), 401, "signature_missing"),
+            (ambiguous.map(|_| content()), 400, "ambiguous_target"),
+        ] {
+            let (answered, body) = seen("api", request).await;
+            assert!(answered == status && body.contains(code), "{answered} {body}");
+            assert!(!READ.load(Ordering::Relaxed), "{code}: its content is not read");
+        }
     }
 
     #[tokio::test]
