@@ -56,7 +56,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         // Answers are small: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (app, is_proxy) = (Arc::clone(&app), app.is_proxy(peer.ip()));
-        let place = Arc::new(places.enter(is_proxy).await);
+        let Some(place) = places.enter(is_proxy, &mut stop).await.map(Arc::new) else { break };
         let (heads, evicted) = (Arc::<Heads>::default(), Arc::clone(&place.evicted));
         let unparsed = Arc::clone(&app);
         let unparsed = is_proxy.then(|| {
@@ -148,8 +148,13 @@ impl ConnectionSlots {
         Self { most, taken: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a slot; where all connections have a request, waits until a slot is free.
-    async fn enter(self: &Arc<Self>, is_proxy: bool) -> ConnectionSlot {
+    /// Takes a slot; where all connections have a request, waits until a slot is free. `None` if `stop` turns
+    /// true meanwhile.
+    async fn enter(
+        self: &Arc<Self>,
+        is_proxy: bool,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Option<ConnectionSlot> {
         loop {
             {
                 let mut taken = lock(&self.taken);
@@ -161,12 +166,15 @@ impl ConnectionSlots {
                     break;
                 }
             }
-            self.freed.notified().await;
+            tokio::select! {
+                () = self.freed.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => return None,
+            }
         }
         let (places, evicted) = (Arc::clone(self), Arc::default());
         let place = ConnectionSlot { places, is_proxy, evicted, state: Mutex::new(SlotState::Busy) };
         place.waits();
-        place
+        Some(place)
     }
 }
 
@@ -213,25 +221,33 @@ mod tests {
         let is_evicted = |place: &ConnectionSlot| {
             futures_util::FutureExt::now_or_never(place.evicted.notified()).is_some()
         };
+        let (running, stopping) = watch::channel(false);
+        let enter = async |is_proxy| places.enter(is_proxy, &mut stopping.clone()).await;
         let (proxy, first, second) =
-            (places.enter(true).await, places.enter(false).await, places.enter(false).await);
+            (enter(true).await.unwrap(), enter(false).await.unwrap(), enter(false).await.unwrap());
         first.is_busy();
-        let third = places.enter(false).await;
+        let third = enter(false).await.unwrap();
         assert!(is_evicted(&second) && !is_evicted(&proxy), "strangers before the proxy");
         drop(second);
         third.is_busy();
-        let fourth = places.enter(false).await;
+        let fourth = enter(false).await.unwrap();
         assert!(is_evicted(&proxy) && !is_evicted(&first) && !is_evicted(&third));
         drop(proxy);
         fourth.is_busy();
         // All are busy: the next connection waits until one ends.
-        let mut fifth = Box::pin(places.enter(false));
+        let mut fifth = Box::pin(enter(false));
         assert!(futures_util::poll!(&mut fifth).is_pending());
         first.waits();
-        let fifth = fifth.await;
+        let fifth = fifth.await.unwrap();
         assert!(is_evicted(&first));
         first.is_busy();
         first.waits();
+        fifth.is_busy();
+        // A server that stops waits for no slot.
+        let mut sixth = Box::pin(enter(false));
+        assert!(futures_util::poll!(&mut sixth).is_pending());
+        running.send_replace(true);
+        assert!(matches!(futures_util::FutureExt::now_or_never(sixth), Some(None)));
         drop((first, third, fourth, fifth));
         let taken = lock(&places.taken);
         assert_eq!((taken.count, taken.waiting.len()), (0, 0));
