@@ -9,8 +9,9 @@
 //! A stream names a block once it has sent all changes up to it. Before that, changes from a time without a
 //! stream may still come, and verdicts hold no longer than without a stream.
 //!
-//! A connection that does not resume from an event id may have missed changes, and one after a refusal with
-//! `410` has: every cached verdict is then forgotten.
+//! A connection that does not resume from an event id may have missed changes, one after a refusal with `410`
+//! has, and so has one with a change that cannot be read: every cached verdict is then forgotten at the next
+//! block.
 
 use std::{sync::Arc, time::Duration};
 
@@ -83,16 +84,19 @@ impl AccountReader {
         let (mut pieces, mut events) = (response.bytes_stream(), EventParser::default());
         while let Ok(Some(Ok(piece))) = timeout(SILENCE, pieces.next()).await {
             for event in events.take(&piece) {
-                if let Some(id) = event.id {
-                    *last = Some(id);
-                }
                 match event.kind.as_str() {
-                    "change" => {
-                        if let Some((wallet, change)) = read_change(&event.data) {
+                    "change" => match read_change(&event.data) {
+                        Some((wallet, change)) => {
                             self.metrics.changes.with_label_values(&["change"]).inc();
                             self.cache.changed(wallet, change);
                         }
-                    }
+                        None => {
+                            tracing::warn!("a change of a verdict cannot be read, and counts as missed");
+                            (without_gap, *last) = (false, None);
+                            self.cache.stopped_following();
+                            self.metrics.following.set(0);
+                        }
+                    },
                     "failure" => {
                         // The chain does not answer the API, which may miss changes.
                         self.metrics.changes.with_label_values(&["failure"]).inc();
@@ -100,11 +104,17 @@ impl AccountReader {
                         self.metrics.following.set(0);
                     }
                     // The name of a block: all changes up to it were announced.
-                    _ => {
+                    "" => {
                         self.cache.follows(without_gap);
                         without_gap = true;
                         self.metrics.following.set(1);
                     }
+                    // An event of a later API, which names no block.
+                    _ => {}
+                }
+                // Until a block closes the gap, a stream from this event on would hide it.
+                if without_gap && let Some(id) = event.id {
+                    *last = Some(id);
                 }
             }
             if events.is_too_long() {

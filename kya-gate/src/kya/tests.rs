@@ -7,6 +7,7 @@ use futures_util::stream;
 use registry_core::{
     eth::as_of::AsOf,
     registry::kya::{Decision, Kya},
+    token::StatedAt,
 };
 use tokio::{
     net::TcpListener,
@@ -89,6 +90,7 @@ impl FakeApi {
 }
 
 const CHANGE: &str = "event: change\nid: 1-1\ndata: {\"wallet\":\"0x0101010101010101010101010101010101010101\",\"to\":null,\"blockNumber\":9}\n\n";
+const OTHER_CHANGE: &str = "event: change\nid: 1-2\ndata: {\"wallet\":\"0x0202020202020202020202020202020202020202\",\"to\":null,\"blockNumber\":9}\n\n";
 const BLOCK: &str = ": block 9\nid: 1-1\n\n";
 
 #[tokio::test]
@@ -160,4 +162,51 @@ async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
     fake.reopened().await;
     fake.reopened().await;
     assert_eq!(accounts.metrics.following.get(), 0);
+}
+
+#[tokio::test]
+async fn a_verdict_from_before_a_change_that_may_be_missed_is_not_used() {
+    const UNREADABLE: &str = "event: change\nid: 1-1\ndata: {}\n\n";
+    const OTHER_EVENT: &str = "event: other\nid: 1-1\ndata: {}\n\n";
+    // Events before the verdict and after it, and whether a new stream follows: at its next block, the
+    // verdict is still used or not.
+    for (before, after, is_reopened, is_used) in [
+        (None, None, false, false),
+        (None, None, true, false),
+        (Some(OTHER_EVENT), None, false, false),
+        (Some(BLOCK), None, false, true),
+        (Some(BLOCK), None, true, true),
+        (Some(BLOCK), Some(UNREADABLE), false, false),
+        (Some(BLOCK), Some(UNREADABLE), true, false),
+    ] {
+        let (fake, accounts) = FakeApi::start().await;
+        let (_running, stop) = watch::channel(false);
+        let mut opened = fake.streams.subscribe();
+        tokio::spawn(follow(Arc::clone(&accounts), stop));
+        opened.wait_for(|streams| !streams.is_empty()).await.unwrap();
+        let changes = accounts.metrics.changes.with_label_values(&["change"]);
+        let write = async |piece: Option<&'static str>| {
+            let count = changes.get();
+            piece.into_iter().chain([OTHER_CHANGE]).for_each(|piece| fake.write(piece));
+            while changes.get() == count {
+                tokio::task::yield_now().await;
+            }
+        };
+        write(before).await;
+        let verdict = Verdict {
+            decision: Decision::Provision,
+            reasons: Vec::new(),
+            agent: None,
+            compliant_until: None,
+            as_of: StatedAt::number(9),
+        };
+        accounts.cache.put(WALLET, Some(&Arc::new(verdict)), None, &accounts.cache.begin());
+        write(after).await;
+        if is_reopened {
+            fake.reopened().await;
+        }
+        write(Some(BLOCK)).await;
+        let cached = accounts.cache.get(WALLET, Timestamp::from_seconds(NOW));
+        assert_eq!(cached.verdict.is_some(), is_used, "{before:?} {after:?} {is_reopened}");
+    }
 }
