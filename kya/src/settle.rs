@@ -60,8 +60,8 @@ pub(crate) enum SettledCall {
 /// Progress of a call that was sent.
 enum CallProgress {
     Settled(SettledCall),
-    /// Its nonce is used: by its own execution, which is not as final yet as asked, or by a transaction whose
-    /// receipt the node does not have yet.
+    /// Its nonce is used: by its own execution, which is not as final yet as asked, or by a transaction of
+    /// which the node does not have the receipt yet.
     Mined,
     /// Not executed yet, with the obstacle where one is known.
     Open(Option<String>),
@@ -387,7 +387,7 @@ mod tests {
         submit::SendOptions,
     };
 
-    /// Starts a node whose newest block, of a very high base fee, is 2 and whose finalized one is 0; each
+    /// Starts a node with block 2, of a very high base fee, as its newest, and 0 as its finalized one; each
     /// transaction has this receipt. Returns its URL.
     async fn node(receipt: Value) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
