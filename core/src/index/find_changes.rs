@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::{Address, B256};
 
 use super::{
+    base::{Base, EventPolicy, ExpectedRecord, SeenRows},
     canonical::{known_canonical, last_canonical},
     checkpoint::Checkpoint,
     explained::{ExplainedHead, StorageRoots, unchanged_version},
@@ -42,7 +43,7 @@ use crate::{
         logs::{Announced, LogsQuery},
     },
     evidence::{Account, Layout},
-    registry::row::{Row, RowDetail},
+    registry::row::Row,
 };
 
 /// Agents that one call usually reads: the measure for the number of `eth_getLogs` calls.
@@ -51,54 +52,6 @@ const AGENTS_PER_CALL: u64 = 300;
 const LOG_CALLS: u64 = 8;
 /// Refreshes after which longer log ranges are tried again.
 pub(super) const LOG_RANGE_REFRESHES: u32 = 100;
-
-/// An agent's record as the index has it, to be compared with its proved slots.
-#[derive(Clone, Debug)]
-pub(super) struct ExpectedRecord {
-    pub(super) id: u64,
-    pub(super) row: Row,
-    pub(super) full: RowDetail,
-}
-
-/// State from which a search for changes starts.
-#[derive(Clone, Debug)]
-pub(super) enum Base {
-    Rows(Box<SeenRows>),
-    Slices {
-        /// The slices' blocks, by height.
-        blocks: Vec<Checkpoint>,
-        /// The block of all slices, if they are of one and the node has its state.
-        pinned: Option<Header>,
-    },
-}
-
-/// Rows of one block.
-#[derive(Clone, Debug)]
-pub(super) struct SeenRows {
-    /// The registry's version that was seen at their block, if any.
-    pub(super) version: Option<RegistryVersion>,
-    /// The version of a later block that was seen with the last search.
-    pub(super) ahead: Option<(Checkpoint, RegistryVersion)>,
-    /// The last block that changed the rows, unless it is confirmed, and whether that is due.
-    pub(super) unsettled: Option<(Checkpoint, bool)>,
-    /// Records to prove.
-    pub(super) records: Vec<ExpectedRecord>,
-    /// Block time, in unix seconds, from which on events are requested even if nothing has changed.
-    pub(super) asks_at: Option<u64>,
-    /// The rows may lack late events.
-    pub(super) is_open: bool,
-}
-
-/// Reliance of a search on events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EventPolicy {
-    /// Events have to tell all changes.
-    Checked,
-    /// The search follows events, whether or not they tell all changes.
-    Trusted,
-    /// Events are not requested.
-    Ignored,
-}
 
 /// The query for changes.
 #[derive(Clone, Debug)]

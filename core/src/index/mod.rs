@@ -20,6 +20,7 @@
 //! | `checkpoint` | blocks at which an index was read |
 //! | `coverage` | time up to which the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
+//! | `base` | what a search for changes starts from |
 //! | `find_changes` | the query for changes since the index's block |
 //! | `found` | the result of that query |
 //! | `canonical` | the search for canonical blocks among the known ones |
@@ -73,6 +74,7 @@
 
 pub mod alarm;
 mod answers;
+mod base;
 mod candidates;
 mod canonical;
 mod changes;

@@ -18,8 +18,9 @@ use crate::{
     chain::{Limits, Run},
     index::{
         IndexError,
+        base::{Base, EventPolicy, ExpectedRecord, SeenRows},
         checkpoint::{self, Checkpoint},
-        find_changes::{Base, EventPolicy, ExpectedRecord, FindChanges, SeenRows},
+        find_changes::FindChanges,
         found::{ChangeSearchOutcome, ContradictedRecord, FoundChanges, UnexplainedChanges},
         phase::{ComparisonCause, Pass, PendingCheck, Phase, RegistryVersion},
         state::{DAY_MILLIS, Trust},
