@@ -41,7 +41,7 @@ impl RegistryIndex {
         self.set_alarm(AlarmRequest::By(at.max(self.lease.get().until))).await
     }
 
-    /// Sets the alarm, unless the pending one is as requested.
+    /// Sets the alarm as requested, unless the pending one may stay.
     pub(crate) async fn set_alarm(&self, request: AlarmRequest) -> worker::Result<()> {
         let (now, storage) = (unix_millis(), self.state.storage());
         let pending = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));

@@ -60,8 +60,8 @@ pub(crate) fn document(
     }
 }
 
-/// Makes the answer if rows of one block have none. Another source answers if it may know; a list that is too
-/// large is requested in pieces.
+/// Makes the response if rows of one block have no answer. Another source answers if it may know; a list that
+/// is too large is requested in pieces.
 pub(crate) fn unanswered(
     error: IndexError,
     (route, form): (&Route, Form),
@@ -90,12 +90,12 @@ pub(crate) fn progress(state: &State, store_fault: Option<StoreFault>, rows: Row
     Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault, rows))
 }
 
-/// Makes the answer if another source may know.
+/// Makes the response that leaves the answer to another source, which may know it.
 pub(crate) fn not_covered() -> HttpResult {
     Response::from_json(&IndexAnswer::NotCovered)
 }
 
-/// Makes the answer if the index could not be refreshed. An unreachable chain is an error for the client.
+/// Makes the response if the index could not be refreshed. An unreachable chain is an error for the client.
 /// After any other error a scan may answer, if the registry is not too large for one.
 pub(crate) fn refusal(
     error: IndexError,

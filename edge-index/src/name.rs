@@ -35,7 +35,7 @@ impl RegistryIndex {
         Ok(own.is_some() && sql.noted("object")? == own)
     }
 
-    /// Returns a part of the rows, which an object of the next format takes over. No row is written; the
+    /// Answers with a part of the rows, which an object of the next format takes over. No row is written; the
     /// alarm decides from now on when the rows are deleted.
     pub(crate) async fn part(&self, key: PartKey) -> HttpResult {
         let (sql, now) = (self.raw_sql(), unix_millis());

@@ -5,9 +5,9 @@
 //! changes writes none. One piece of [work](crate::upkeep) runs at a time; concurrent requests wait for it,
 //! each by a timer of its own.
 //!
-//! The store rolls its last transaction back if it fails, and the rows stay. The work is tried again after a
-//! pause. No request starts it earlier: that would not restore a quota, and would read the chain for nothing.
-//! Only a corrupt index is deleted, and filled anew.
+//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
+//! a pause. No request starts it earlier: that would not restore a quota, and would read the chain for
+//! nothing. Only a corrupt index is deleted, and filled anew.
 
 use std::{
     cell::{Cell, RefCell},
@@ -301,7 +301,7 @@ impl RegistryIndex {
         }
     }
 
-    /// Answers if the index has no answer.
+    /// Responds to a question that the index cannot answer.
     async fn refuse(
         &self,
         sql: &Sql,

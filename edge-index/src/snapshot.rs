@@ -21,8 +21,8 @@ use crate::{
 /// Maximum milliseconds after which the chain has to confirm a manifest again.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
 
-/// Returns the maximum age of a manifest when it is handed out: a quarter of a verdict's TTL, so that it
-/// lasts for as long as Workers keep it.
+/// Returns the maximum age of a manifest when it is handed out: at most a quarter of a verdict's TTL, so that
+/// it lasts for as long as Workers keep it.
 pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
     MANIFEST_AGE_MILLIS.min(settings.millis_to_live(CacheScope::Kya) / 4)
 }
@@ -72,7 +72,7 @@ impl Snapshots {
     }
 }
 
-/// Makes the answer without a manifest or shard: ask again after these seconds, or never.
+/// Makes the response without a manifest or shard: ask again after these seconds, or never.
 pub(crate) fn refuse(after: &str) -> HttpResult {
     let mut response = not_covered()?;
     response.headers_mut().set(RETRY_HEADER, after)?;

@@ -49,7 +49,7 @@ impl WorkLease {
 }
 
 impl RegistryIndex {
-    /// Does one piece of work, and returns whether it was done. It waits shortly if other work holds the
+    /// Does one piece of work, and returns whether it was done. It waits briefly if other work holds the
     /// lease, and ends early if it loses its own.
     pub(crate) async fn work(
         &self,

@@ -234,7 +234,7 @@ impl InFlight {
         self.jobs.iter().map(work).max().unwrap_or_default()
     }
 
-    /// Returns the expected bytes of the reply, generously. Logs may be of any size.
+    /// Returns a generous estimate of the reply's bytes. Logs may be of any size.
     pub(super) fn expected_bytes(&self) -> usize {
         const HEADER: usize = 2_000;
         const CALL: usize = 2_000;

@@ -131,7 +131,7 @@ pub(super) struct Pin {
     pub(super) source: usize,
     /// A reply at this block came from the expected chain: a header alone does not show that.
     pub(super) checked: bool,
-    /// Exempt from the freshness check: a fresh block was stepped back from, or the block was asked for.
+    /// Exempt from the freshness check: asked for, fresh when named, or stepped back to from a fresh block.
     pub(super) is_older: bool,
     /// It is the canonical block of its number.
     pub(super) is_canonical: bool,

@@ -163,7 +163,7 @@ impl RunError {
         Self::Node { code: error.code, message: without_secrets(&error.message) }
     }
 
-    /// Removes the endpoints' secrets, in whatever form a node quotes them.
+    /// Removes the endpoints' secrets, even short ones that a node quotes without their URL.
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
             Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },

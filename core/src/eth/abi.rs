@@ -5,7 +5,7 @@
 
 use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
 
-/// Returns limits for decoding a node's bytes in little more memory than the bytes themselves. By default it
+/// Returns limits for decoding a node's bytes in little more memory than the bytes themselves. The default
 /// may take a gigabyte, because offsets may refer to the same megabyte a thousand times.
 pub const fn bounded(data: &[u8]) -> AbiDecoderConfig {
     AbiDecoderConfig::new().memory_limit(data.len() + 1_024)

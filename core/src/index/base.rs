@@ -43,7 +43,7 @@ pub(super) struct SeenRows {
     pub(super) is_open: bool,
 }
 
-/// Reliance of a search on events.
+/// The role of events in a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventPolicy {
     /// Events have to tell all changes.

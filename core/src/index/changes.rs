@@ -33,7 +33,7 @@ use crate::{
     registry::liability::{ATTESTED_SECONDS, Basis, Liability},
 };
 
-/// Changes that are searched for a page of one wallet's changes.
+/// Maximum changes that are read for a page of one wallet's changes.
 const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
@@ -270,8 +270,8 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 
     /// Advances the times of comparison to those of the rows: attestations lapse, or are current again after
-    /// a longer grace period, and ties by old attestations of liable wallets end. If there are very many of
-    /// these, it advances as far as they are noted. Deletes changes and lists past their TTL.
+    /// a longer grace period, and events of liable wallets become too old for a basis. If there are very many
+    /// of these, it advances as far as they are noted. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.

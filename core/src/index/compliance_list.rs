@@ -147,7 +147,7 @@ impl<S: Store> Index<'_, S> {
         Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
     }
 
-    /// Reads at most `most` readable agents and their positions after one, the oldest attestation first.
+    /// Reads at most `most` readable agents after a position, the oldest attestation first, with positions.
     fn items(
         &self,
         list: &OpenList,

@@ -1,4 +1,4 @@
-//! Keys of the counts of agents: counting agents for each answer would take as long as the registry is large.
+//! Keys of the counts of agents, which are kept because counting for each answer would read the whole table.
 
 use alloy_primitives::Address;
 

@@ -2,8 +2,8 @@
 //!
 //! The rows go from block to block in steps. A step is complete if a proof shows that the events told all of
 //! it. Events of any other step may still be late. They are requested again once the step's last block is
-//! older than events ever were late here; until then the rows may lack them. Later steps do not prolong that
-//! time, because each proof starts from the root that was seen before.
+//! older than events may be late, by the delays seen so far; until then the rows may lack them. Later steps
+//! do not prolong that time, because each proof starts from the root that was seen before.
 //!
 //! ```text
 //!   steps    proved   |  by events alone  |  proved  |  proved

@@ -3,8 +3,9 @@
 //! The root of the registry's storage, proved against the newest block's state root, says whether anything
 //! has changed. Events then say what. A proof at the newest block shows whether they tell everything: with
 //! the words that the agents' records had before, the storage has to have the root that was seen before. If
-//! events change more, storage roots at their blocks show it, if the node has them: between two blocks with
-//! events the root has to stay the same. Reorgs are found by comparing known blocks with canonical headers.
+//! events change more than such words, storage roots at their blocks show it, if the node has them: between
+//! two blocks with events the root has to stay the same. Reorgs are found by comparing known blocks with
+//! canonical headers.
 //!
 //! ```text
 //!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
@@ -428,8 +429,8 @@ impl FindChanges {
         }
     }
 
-    /// Returns the first agent with proved slots other than its record, apart from those that had events,
-    /// which are proved to tell all changes or not.
+    /// Returns the first agent with proved slots that differ from its record. Agents with events are left
+    /// out: whether their events tell all changes is proved elsewhere.
     fn contradicted(
         &self,
         account: &Account,

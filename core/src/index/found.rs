@@ -71,7 +71,7 @@ impl Completeness {
     }
 }
 
-/// An agent without an event, and with another proved record than its row.
+/// An agent without an event, with a proved record that differs from its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContradictedRecord {
     /// Its event may be late or hidden.

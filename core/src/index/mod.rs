@@ -131,7 +131,7 @@ pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 
-/// Reason for which an index has no answer, or an upkeep failed.
+/// Reason why an index has no answer, or why its upkeep failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The store failed.

@@ -129,7 +129,7 @@ pub(super) enum PendingCheck {
     Owed,
 }
 
-/// Wait for a late event.
+/// A late event for which the index waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LateEvent {
     /// Time at which its change was first found, in unix milliseconds.

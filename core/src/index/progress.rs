@@ -65,7 +65,7 @@ impl RowsBilled {
 }
 
 impl State {
-    /// Returns whether nothing proves the rows, by the last refresh; before the first one that says nothing.
+    /// Returns whether nothing proves the rows, by the last refresh. Before the first one it is meaningless.
     pub fn has_no_proofs(&self) -> bool {
         self.is_complete() && !self.node.trust.proves_records()
     }

@@ -62,7 +62,7 @@ pub(super) struct ReadAgents {
     pub(super) registry: Address,
     pub(super) ids: Arc<[u64]>,
     pub(super) sweep: Option<(u64, u64)>,
-    /// The last stored agent, and the agents of other runs: all later ones but those are read as well.
+    /// The last stored agent, and agents that other runs read: all others after the last are read as well.
     pub(super) beyond: Option<(u64, Rc<BTreeSet<u64>>)>,
     /// The block to read at. A node that lacks it may answer at an older one, down to the height `since`.
     pub(super) newest: Header,

@@ -138,7 +138,7 @@ pub(crate) fn above(
     range: ShardRange,
     is_shard: bool,
 ) -> Result<BTreeSet<u64>, StoreError> {
-    // The widest segment is above the shard even if that one holds all places, too.
+    // The widest segment is above a shard even if the shard holds all places, too.
     let bits = (0..range.bits + u8::from(is_shard)).step_by(FAN_OUT_BITS.into());
     let ranges: Vec<_> = bits.map(|bits| ShardRange::of(range.start, bits)).collect();
     let segments = of_ranges(store, &ranges)?.into_iter();

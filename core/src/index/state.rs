@@ -89,7 +89,7 @@ pub(super) struct ChangeLogState {
     pub(super) began: u64,
     /// The number of changes so far.
     pub(super) changes: u64,
-    /// The logs that this one continues: the start of each, and its number of changes at its end.
+    /// The logs that this one continues: the start of each, and its number of changes when taken over.
     pub(super) earlier_logs: Vec<(u64, u64)>,
     /// Attestations from this second on were current at the last comparison; `None` before the first one.
     pub(super) current_from: Option<u64>,
@@ -354,8 +354,8 @@ impl State {
         }
     }
 
-    /// Returns the storage root of the rows' block, and when the rows last lacked nothing, in unix
-    /// milliseconds. The layout says of the code that a wallet without a live agent is not registered.
+    /// Returns the storage root of the rows' block, and the unix milliseconds up to which the rows lack
+    /// nothing. It needs a known layout, by which a wallet without a live agent is not registered.
     pub(crate) fn vouched(&self) -> Option<(B256, u64)> {
         let is_vouched = self.node.trust.proves_records() && self.contradicted().is_none();
         let rows = self.phase.rows().filter(|_| is_vouched)?;

@@ -150,7 +150,7 @@ const TABLES: [&str; 17] = [
 ];
 
 /// The format of the tables, a part of the [name](super::protocol::object_name) of their object. Each change
-/// increments it, and has an object of its own.
+/// increments it, and so moves the index to a new object.
 pub(super) const FORMAT: &str = "15";
 
 /// Earlier formats, the latest first, from which an index [takes over](super::takeover). They have no

@@ -1,5 +1,5 @@
-//! Writes agents to the store together with the sums for answers: counting agents for each answer would take
-//! as long as the registry is large.
+//! Writes agents to the store together with the sums for answers: counting agents for each answer would read
+//! the whole table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub(super) struct AgentWriter<'a, S> {
     agents: Vec<[SqlValue; 13]>,
     /// Agents of which only the attestation, the reports or the events have changed.
     renewed: Vec<[SqlValue; 4]>,
-    /// Renewed agents of which the status has also changed.
+    /// Agents of which only these and the status have changed.
     toggled: Vec<[SqlValue; 5]>,
     /// `None` before the first fill's end: lists and shards are then made of all agents at once.
     derived: Option<DerivedChanges>,

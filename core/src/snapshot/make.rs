@@ -17,7 +17,7 @@ use crate::{
     registry::{agent::Status, lineage::MAX_LEVELS, row::Row},
 };
 
-/// Minimum bytes of scopes that the index has cut, which it does at a letter's beginning.
+/// Minimum bytes of a scope that the index has cut: it cuts at a character boundary, of 256 bytes at most.
 const CUT_SCOPE_BYTES: usize = 253;
 
 /// The shards and segments of an index, which stay the same for as long as [`State::writes`] does.
@@ -85,7 +85,8 @@ impl Shards {
 ///
 /// # Errors
 ///
-/// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Store`].
+/// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Store`], [`IndexError::Uncovered`] for
+/// more than 4 GiB.
 pub fn shard(
     store: &impl Store,
     state: &State,

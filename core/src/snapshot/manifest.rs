@@ -318,9 +318,9 @@ impl Manifest {
         Ok(wallets)
     }
 
-    /// Returns the allowed hexadecimal digits of a range's prefix: as many as thirty agents or more share,
-    /// and at least one. One less is allowed until a registry that has just outgrown it has doubled, so that
-    /// an answer never holds more than some thousand verdicts.
+    /// Returns the allowed numbers of hexadecimal digits of a range's prefix: the most that thirty agents or
+    /// more still share, and at least one. One less is allowed until a registry that has just outgrown it has
+    /// doubled, so that an answer never holds more than some thousand verdicts.
     pub fn prefix_digits(&self) -> RangeInclusive<u8> {
         let most = prefix_digits_max(self.agents);
         let is_small = |digits: &u8| self.agents >> (4 * u32::from(*digits)) < RANGE_MAX;

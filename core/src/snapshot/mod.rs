@@ -57,7 +57,7 @@ pub struct Identity {
     pub registry: Address,
 }
 
-/// Reason for which bytes are no manifest, shard or segment.
+/// Reason why bytes are not a manifest, shard or segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The bytes are not of this format, or of another version of it.

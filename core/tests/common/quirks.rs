@@ -50,7 +50,7 @@ pub(crate) struct Quirks {
     pub(crate) logs_behind: bool,
     /// Number of times that a pinned block is "not found".
     pub(crate) unknown_blocks: u32,
-    /// Number of a batch's answers that are sent.
+    /// Number of a batch's first answers that are sent; the others are dropped.
     pub(crate) short_batches: Option<usize>,
     /// A block is mined before every request, even within a batch.
     pub(crate) mines_within_batches: bool,

@@ -8,7 +8,7 @@ use crate::{TestIndex, common::prelude::*, snapshot};
 /// Further changes of a block, apart from its attestations.
 type BlockChange = fn(&mut TestIndex, u64);
 
-/// Creates an index and refreshes it as often.
+/// Creates an index, and refreshes it `refreshes` times.
 fn busy(refreshes: u64) -> TestIndex {
     let mut index = TestIndex::filled(60, 0);
     index.node.quirks.proofs = Proofs::Newest;

@@ -1,4 +1,4 @@
-//! Verdicts with a past from the index, of which the excerpt arrives early, during the round trip, or never.
+//! Verdicts with a past from the index: its excerpt arrives early, during the round trip, or never.
 
 use registry_core::api::question::LateExcerpt;
 

@@ -191,7 +191,7 @@ fn a_takeover_postpones_the_deletion_of_the_earlier_index() {
         (expires, None, Some(kept)),
         (expires, Some(now + 20 * minute), Some(kept)),
         (expired, Some(now), Some(kept)),
-        // By the part before.
+        // The part before has postponed it.
         (expires, Some(kept - minute), None),
     ] {
         let request = AlarmRequest::of_takeover(asked_at, now);

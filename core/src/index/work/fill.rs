@@ -135,7 +135,7 @@ impl Work {
         Ok(())
     }
 
-    /// Leaves the last slice to the next piece of work: agents beyond the registry's last one are stored.
+    /// Leaves the last slice to the next piece of work: agents beyond the registry's last one are left.
     fn read_again(&mut self, store: &impl Store, pass: Pass) -> Result<(), IndexError> {
         self.state.phase = Phase::Filling { pass, before: None };
         Ok(self.state.save(store)?)

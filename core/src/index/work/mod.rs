@@ -77,7 +77,7 @@ enum WorkStage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
-    /// The next derived part is made of all agents.
+    /// The next derivation step is taken.
     Derived,
     Done,
 }

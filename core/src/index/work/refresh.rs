@@ -153,7 +153,7 @@ impl Work {
                 asked.blocks = Some((asked.blocks.map_or(first, |(first, _)| first), newest.number));
                 asked.awaited = seen;
                 if self.state.node.lateness.is_known() && !run.query().was_late {
-                    // Only now it is known that events may be late: the search starts again with that.
+                    // Only now is it known that events may be late: the search starts again with that.
                     return self.find(store);
                 }
                 self.wait_for_events(store)
