@@ -109,10 +109,10 @@ macro_rules! documents {
 }
 
 documents! {
-    #[doc = "Returns whether chain and registry answer."]
+    #[doc = "Checks that chain and registry answer."]
     fn health() -> "Health" = "/health";
 
-    #[doc = "Returns the number of agents."]
+    #[doc = "The number of agents."]
     fn stats() -> "Stats" = "/api/v1/stats";
 
     #[doc = "Distributions, compliance rate, revenue and the last ten registrations, over the whole registry."]

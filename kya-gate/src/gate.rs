@@ -49,7 +49,7 @@ pub struct Gate {
     pub policy_hashes: BTreeMap<String, B256>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Names wallets in log lines.
+    /// True if log lines name wallets.
     pub log_wallets: bool,
 }
 

@@ -33,11 +33,11 @@ const PROBE: usize = 64 * 1024;
 /// The file of records.
 #[derive(Debug)]
 pub struct Records {
-    /// Adds the proof of its verdict to each record.
+    /// True if each record has the proof of its verdict.
     pub evidence: bool,
     path: PathBuf,
     file: Mutex<File>,
-    /// The last write failed.
+    /// True if the last write failed.
     has_failed: AtomicBool,
 }
 

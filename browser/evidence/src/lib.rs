@@ -1,7 +1,7 @@
 //! Verification of evidence in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's others: `agent-registry/evidence`. Most pages never verify a
-//! document, and verifying one needs no chain: neither use loads the code of the other.
+//! `agent-registry/evidence` is a wasm module of its own beside the package's others. Most pages never verify
+//! a document, and verifying one needs no chain: neither use loads the code of the other.
 
 use alloy_primitives::B256;
 use registry_browser_values::{

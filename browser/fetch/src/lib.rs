@@ -85,7 +85,7 @@ pub async fn round_trip_under<T>(
     reply
 }
 
-/// A way to post batches to an endpoint.
+/// The target of a batch, and the means of the host to post it.
 #[derive(Clone, Copy, Debug)]
 pub struct RpcPost<'a> {
     /// The host's `fetch`.

@@ -57,7 +57,7 @@ pub(crate) struct KnownAccount {
 /// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AccountReadKind {
-    /// The absence of code, which suffices for a signature of its key.
+    /// The presence of code: an account without it has signed if its key has.
     Code,
     /// That, and the code's answer on the signature.
     Signature,

@@ -1,6 +1,6 @@
 //! Acceptances of liable wallets, and the files of their domains, in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's others: `agent-registry/liability`. It checks signed
+//! `agent-registry/liability` is a wasm module of its own beside the package's others. It checks signed
 //! documents; signing them takes no code of the core and is JavaScript.
 
 use alloy_primitives::{Address, U256};

@@ -15,7 +15,7 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// The number of digits of the first integer above [`MAX_SAFE_INTEGER`].
 const UNSAFE_DIGITS: usize = 16;
 
-/// The greatest depth of a long number. Answers of the API are far less deep.
+/// The greatest depth at which long numbers are corrected. Answers of the API are far less deep.
 const MAX_DEPTH: usize = 128;
 
 #[wasm_bindgen]

@@ -1,5 +1,5 @@
 //! A contract's account and slots at a block, proved against the block's state root (EIP-1186). They show an
-//! index that a registry's storage has not changed, and that its getters return the stored records.
+//! index that a registry's storage has not changed, and that a record from its getters is the stored one.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde::Deserialize;

@@ -286,7 +286,7 @@ impl Evidence {
         }
     }
 
-    /// Reads the wallet's agent and the grace period from the proved slots, of which none may be superfluous.
+    /// Reads the wallet's agent and the grace period from proved slots, none of them missing or superfluous.
     fn proved_record(&self) -> Result<(Option<Agent>, U256), EvidenceError> {
         for (place, slot) in self.storage_proof.iter().enumerate() {
             let proved = self.proved(place, slot)?;

@@ -1,5 +1,5 @@
-//! The part of a trie that proofs show, with other words in some slots: it gives the root before they
-//! changed.
+//! The part of a trie that proofs show, with other words in some of its slots: it gives the root from before
+//! these changed.
 //!
 //! The nodes are those of proofs (EIP-1186), found by their hashes. Only words of filled slots are replaced:
 //! a slot that was or would become empty changes the trie's shape, and the result is `None`.

@@ -44,7 +44,7 @@ pub struct SignatureRules {
     pub components: Vec<String>,
     /// The longest validity in seconds, at least [`BASELINE_VALIDITY`].
     pub longest_validity: u64,
-    /// Accounts that are verified: with code, or only without.
+    /// Accounts that are verified: all, or only those without code.
     pub posture: Posture,
     /// Refusal of a signature without a nonce.
     pub without_nonce: WithoutNonce,

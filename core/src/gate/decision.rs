@@ -73,7 +73,7 @@ pub struct AccountStep<'a> {
     attempt: Attempt,
 }
 
-/// A candidate with an acceptance by its agent's liable wallet that holds but for its signature.
+/// A candidate with an acceptance by its agent's liable wallet, of which only the signature is unchecked.
 #[derive(Debug)]
 pub struct AcceptanceStep<'a> {
     judging: VerifiedCandidate<'a>,
@@ -234,8 +234,7 @@ impl<'a> AccountStep<'a> {
 }
 
 impl Verdict {
-    /// Checks all of an acceptance of this wallet's agent but its signature. Returns the hash of the agent's
-    /// scope.
+    /// Checks an acceptance of this wallet's agent, except its signature. Returns the hash of its scope.
     ///
     /// # Errors
     ///
@@ -264,7 +263,7 @@ impl Verdict {
 }
 
 impl<'a> VerifiedCandidate<'a> {
-    /// Continues with the acceptance that the request presents, if all but its signature holds.
+    /// Continues with the presented acceptance or, if that fails its first checks, with listed ones.
     fn try_presented(self, presented: Result<Acceptance, Problem>) -> DecisionStep<'a> {
         match presented.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance))) {
             Ok((scope_hash, acceptance)) => {
@@ -288,7 +287,7 @@ impl<'a> VerifiedCandidate<'a> {
         self.conclude(problem)
     }
 
-    /// Checks all of an acceptance of the agent but its signature. Returns the hash of the agent's scope.
+    /// Checks an acceptance of the agent, except its signature. Returns the hash of the agent's scope.
     fn check(&self, acceptance: &Acceptance) -> Result<B256, Problem> {
         let (policy, now) = (self.candidates.policy, self.candidates.now);
         self.verdict.check_acceptance(acceptance, self.attempt.account.address, policy, now)

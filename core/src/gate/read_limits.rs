@@ -41,7 +41,8 @@ impl Allowance {
     }
 }
 
-/// Returns the reserve of a limit: half for a signature by another key than it names: anyone can make those.
+/// Returns the part of a limit that is kept for signatures of the key that they name: none from these, half
+/// from others, which cost nothing to make.
 #[must_use]
 pub const fn reserve(limit: u32, is_of_key: bool) -> u32 {
     if is_of_key { 0 } else { limit / 2 }

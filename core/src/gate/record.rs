@@ -134,7 +134,7 @@ pub struct Trusted<'a> {
     pub keys: &'a KeySet,
     /// The registry that verdicts have to be of; `None` for the record's word.
     pub registry: Option<Address>,
-    /// Trusts the issuer's word that an account's code accepted a signature.
+    /// True if the issuer's word suffices that an account's code accepted a signature.
     pub code: bool,
     /// Hashes of blocks; without any, evidence only has to agree with itself.
     pub blocks: &'a [B256],
@@ -190,8 +190,7 @@ pub enum RecordError {
 }
 
 impl AdmissionRecord {
-    /// Makes the record of an admission in the second `now`. The token `verdict` has the grounds' id as
-    /// `jti`.
+    /// Makes the record of an admission at second `now`. The `jti` of the token `verdict` is the grounds' id.
     pub fn new(now: Timestamp, grounds: &Grounds<'_>, verdict: &str) -> Self {
         Self {
             version: if grounds.registry.is_some() { VERSION } else { WITHOUT_REGISTRY },

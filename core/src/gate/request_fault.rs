@@ -3,7 +3,8 @@
 //!
 //! | fault | why |
 //! |---|---|
-//! | a header that reads as the gate's | as WSGI reads `KYA_Wallet`; proxies drop headers in `Connection` |
+//! | a header that reads as the gate's | WSGI, CGI and PHP read `KYA_Wallet` as `KYA-Wallet` |
+//! | a gate's header in `Connection` | a proxy drops the headers that `Connection` names |
 //! | a path with two readings | a proxy that decodes `/admin/..%2fpublic` has another path than the service |
 //! | an upgrade | no gate sees the requests behind `Upgrade: h2c` |
 

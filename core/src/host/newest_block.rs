@@ -4,7 +4,7 @@ use crate::eth::timestamp::Timestamp;
 
 /// Number of blocks above the newest one seen that are requested in any case.
 const MARGIN: u64 = 10_000;
-/// A bound on the blocks that a chain makes in a second.
+/// An upper bound on the blocks that a chain makes in a second.
 const BLOCKS_PER_SECOND: u64 = 100;
 
 /// The newest block seen so far.

@@ -160,7 +160,7 @@ pub struct DomainFile {
     pub acceptances: Vec<Acceptance>,
     /// Digests of acceptances that no longer hold, from any source.
     pub withdrawn: BTreeSet<B256>,
-    /// Agents that name one of these wallets but are not the domain's, whatever an acceptance says.
+    /// Agents that name one of these wallets but are not the domain's, whatever else is known of them.
     pub not_ours: BTreeSet<U256>,
 }
 

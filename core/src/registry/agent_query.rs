@@ -26,7 +26,7 @@ pub struct AgentFilter {
     pub generation: Option<u64>,
     /// Their status.
     pub status: Option<Status>,
-    /// Their compliance.
+    /// True for compliant agents, false for the others.
     pub compliant: Option<bool>,
     /// Words in their operational scope, separated by single spaces. The last may be the beginning of a word.
     pub text: Option<String>,

@@ -71,7 +71,7 @@ pub enum ParentBasis {
 }
 
 impl ParentBasis {
-    /// Relates an agent with this creator to a parent with these wallets: creator, own, liable.
+    /// Returns the basis by the agent's creator and its parent's creator, own and liable wallet, if known.
     #[must_use]
     pub fn of(creator: Address, parent: Option<[Address; 3]>) -> Self {
         match parent {

@@ -1,4 +1,4 @@
-//! No bytes make a reader of snapshots panic, and none without a valid seal change a verdict: manifests and
+//! No bytes make a reader of snapshots panic, and none without a valid seal changes a verdict: manifests and
 //! shards mutated at random, as they are and with a new seal.
 //!
 //! `SNAPSHOT_MUTATIONS` is their number (100,000 by default), `MUTATION_SEED` the seed of the random numbers:

@@ -65,7 +65,7 @@ impl EditableRequest {
         self.edit("signature-input", |input| input.replace(from, to))
     }
 
-    /// Signs with the private key 1 a signature base that this test builds by itself.
+    /// Signs a signature base of this test's own with the private key 1.
     pub(crate) fn sign(self, components: &[&str], parameters: &str) -> Self {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let mut base = String::new();

@@ -24,7 +24,7 @@ use crate::settings::DomainSettings;
 /// The longest time for a fetch, from the look-up to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks up the addresses of a name.
+/// A look-up of the addresses of a name.
 pub(super) type LookUp = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// Fetches files of domains.

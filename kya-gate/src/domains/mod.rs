@@ -36,7 +36,7 @@ pub use names::{label, mixes_scripts};
 
 /// The most wallets of one registry that a file may name: the gate reads the code of each.
 const MOST_WALLETS: usize = 64;
-/// The longest pause between fetches while a domain's file was not read yet.
+/// The longest pause between fetches while a domain has no file that counts.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// The configured domains and their files.

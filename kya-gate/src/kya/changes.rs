@@ -9,9 +9,9 @@
 //! A stream names a block once it has sent all changes up to it. Before that, changes from a time without a
 //! stream may still come, and verdicts hold no longer than without a stream.
 //!
-//! A connection that does not resume from an event id may have missed changes, one after a refusal with `410`
-//! has, and so has one with a change that cannot be read: every cached verdict is then forgotten at the next
-//! block.
+//! A connection that does not resume from an event id may have missed changes. One after a refusal with `410`
+//! has missed some, and a change that cannot be read counts as missed. Every cached verdict is then forgotten
+//! at the next block.
 
 use std::{sync::Arc, time::Duration};
 

@@ -85,12 +85,12 @@ enum VerdictSource {
 /// The question of a read about an account, beside the verdict on its wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum AccountQuestion {
-    /// The absence of code, which suffices for a signature of its key.
+    /// The presence of code: an account without it has signed if its key has.
     Code(Address),
     /// That, and the code's answer on a signature: the account, and a hash of message and signature.
     Signature(Address, B256),
-    /// The absence of a liable wallet's code, without a verdict on it. A request that gets no read must not
-    /// answer for the operator.
+    /// The presence of a liable wallet's code, without a verdict on it. By cause, as a request that gets no
+    /// read must not answer for the operator.
     Signer(Address, ReadCause),
 }
 

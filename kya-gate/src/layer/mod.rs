@@ -15,9 +15,9 @@
 //! answer: status, challenge, headers and problem document.
 //!
 //! The content is read, up to a limit, and compared with its digest before the service sees any of it. It is
-//! not read where the signature is refused; a policy that only observes does not read content that is long or
-//! of unknown length. Apply the layer to the outermost router: nested ones see a shorter path than the one
-//! that was signed.
+//! not read where the request is refused anyway, nor by a policy that only observes where it is long or of
+//! unknown length. Apply the layer to the outermost router: nested ones see a shorter path than the one that
+//! was signed.
 
 mod service;
 

@@ -71,7 +71,7 @@ struct Server {
     is_full: bool,
 }
 
-/// Identifies the writes of a server: by its process, and by its replication id, which changes whenever a
+/// The ids of what a server has written: of its process, and of its replication, which changes whenever a
 /// replica becomes a primary. Under the same two ids, no write is lost.
 type WriteHistory = [String; 2];
 

@@ -54,7 +54,7 @@ pub struct Settings {
     pub records: Option<RecordSettings>,
     /// Store of spent nonces.
     pub nonces: NonceSettings,
-    /// Names wallets in log lines.
+    /// True if log lines name wallets.
     pub log_wallets: bool,
     /// Fetching of domains' files.
     pub domains: DomainSettings,
@@ -82,7 +82,7 @@ pub struct SigningSettings {
 pub struct RecordSettings {
     /// The file to which lines are appended.
     pub file: PathBuf,
-    /// Adds the proof of its verdict to each line.
+    /// True if each line has the proof of its verdict.
     #[serde(default)]
     pub evidence: bool,
 }

@@ -106,7 +106,7 @@ impl McpError {
         Self::new(403, INVALID_REQUEST, "Invalid request: Origin is none that this server answers")
     }
 
-    /// Makes the answer to the request with this id; `None` if its id could not be read.
+    /// Makes the answer to the request with this id, which is `null` in JSON if it could not be read.
     pub(super) fn reply(self, id: Option<&RawValue>) -> Reply {
         let id = id.map_or("null", RawValue::get);
         let Self { status, code, message, data } = self;

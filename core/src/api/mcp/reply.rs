@@ -32,7 +32,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Makes a result of these members and those of its era: earlier clients refuse others in a `ping`.
+    /// Makes a result with these members. Earlier clients get no others: they refuse them in a `ping`.
     pub(super) fn result(era: Era, id: &RawValue, members: &str) -> Self {
         let of_revision = match era {
             Era::Handshake => String::new(),

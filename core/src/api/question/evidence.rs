@@ -72,8 +72,8 @@ pub struct WithEvidence {
 }
 
 impl WithEvidence {
-    /// Asks for the evidence of a wallet's verdict at this block, or the newest, for hosts that compare it
-    /// with data of their own. `now` is the time that the verdict is judged at.
+    /// Makes the query for the evidence of a wallet's verdict at this block, or the newest, for hosts that
+    /// compare it with data of their own. `now` is the time that the verdict is judged at.
     pub fn at(
         registry: Address,
         wallet: Address,

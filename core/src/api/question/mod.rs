@@ -216,7 +216,7 @@ impl Question {
         }
     }
 
-    /// Returns the time to judge compliance at: a requested block's, else the host's or the block's if later.
+    /// Returns the time to judge compliance at: a requested block's, else the later of clock and block time.
     fn time_of(&self, as_of: AsOf) -> Timestamp {
         let block_time = as_of.block_timestamp;
         if self.route.block().is_some() { block_time } else { self.now.max(block_time) }

@@ -255,7 +255,7 @@ impl<'a> PastSources<'a> {
         liability(excerpt, agent, as_of)
     }
 
-    /// Returns the status of an ancestor: a late excerpt's rather than a round trip of its own.
+    /// Returns the status of an ancestor, from a late excerpt if reading it would take another round trip.
     fn status(&self, covered: &CoveredAgents<'_>, registry: &Registry<'_>, id: u64) -> Result<Status, Halt> {
         let indexed = covered.excerpt.filter(|_| self.is_late).and_then(|excerpt| excerpt.get(id));
         match (registry.status(id), indexed.and_then(IndexedAgent::status)) {

@@ -215,10 +215,9 @@ impl Route {
         }
     }
 
-    /// Returns the number of requests that the rate limits count: one for ten wallets of a list, two for
-    /// evidence and for a range, five where a hundred RPC calls may be needed: for a history, a lineage, a
-    /// verdict with the wallet's past. A named block counts for two more, as it takes two calls more than the
-    /// newest one.
+    /// Returns the number of requests that the rate limits count: one per ten wallets of a list, two for
+    /// evidence and ranges, five for histories, lineages and verdicts with the wallet's past, which may take
+    /// a hundred RPC calls. A named block counts for two more: it takes two calls more than the newest.
     pub fn cost(&self) -> u32 {
         let cost = match self {
             Self::History { .. } | Self::Lineage(_) | Self::Kya { history: true, .. } => 5,

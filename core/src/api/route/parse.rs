@@ -205,7 +205,7 @@ fn agent_id(segment: &str) -> Result<AgentId, Error> {
     id.map(AgentId).ok_or(Error::InvalidParameter { field: "id", rule })
 }
 
-/// Parses a basis that lists know: none of them has an acceptance.
+/// Parses a basis of lists, which know of no acceptances.
 fn basis(query: &str) -> Result<Option<Basis>, Error> {
     optional(query, "basis", "must be registered, attested, named or unknown", |text| {
         Basis::from_name(text).filter(|basis| *basis != Basis::Accepted)

@@ -61,7 +61,7 @@ pub struct SyncTask {
     pub after_millis: u64,
 }
 
-/// A limit on an instance's operations of the store in a minute of the clock. It bounds the cost of sharing,
+/// A limit on an instance's operations on the store in a minute of the clock. It bounds the cost of sharing,
 /// however many clients there are. Above it, the instance counts by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ceiling {
@@ -126,8 +126,8 @@ impl WindowTally {
         Some(self.own)
     }
 
-    /// Returns whether the task is to read the others' counts for that window at `now` (unix milliseconds),
-    /// and notes the read: not right after another read, nor once the window has ended.
+    /// Begins a read of the others' counts for that window at `now` (unix milliseconds). Returns false, and
+    /// begins none, just after another one and once the window has ended.
     pub fn begin_read(&mut self, sharing: &Sharing, window: u64, now: u64) -> bool {
         let publication = &mut self.publication;
         let is_due = now >= publication.read_at.saturating_add(sharing.pause_millis / 2);

@@ -28,7 +28,7 @@ pub(super) struct Publication {
     pub(super) published_at: u64,
     /// Time of the last read of the others' counts, unix milliseconds.
     pub(super) read_at: u64,
-    /// Unix millisecond until which a sync task is under way, which will publish the count of that time. A
+    /// Unix millisecond until which a sync task is under way, which publishes all that is counted by then. A
     /// task that has not published by then was lost with its request.
     pub(super) under_way_until: u64,
 }

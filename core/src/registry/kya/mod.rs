@@ -25,8 +25,8 @@ pub use range::KyaRange;
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///
-/// Its meaning to a provider: compliant, provision; registered but not compliant, request an attestation; not
-/// registered, deny or request a registration.
+/// How to read it: compliant means provision; registered but not compliant means request an attestation; not
+/// registered means deny, or request a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

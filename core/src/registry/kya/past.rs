@@ -39,7 +39,7 @@ pub enum Registration {
     Current,
     /// Agents had the wallet, and all of them have ended.
     Former,
-    /// No live agent has the wallet; former ones are not known.
+    /// No live agent has the wallet, and it is not known whether one had it before.
     Unknown,
 }
 
