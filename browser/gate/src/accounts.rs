@@ -59,7 +59,7 @@ pub(crate) struct KnownAccount {
 enum AccountReadKind {
     /// The presence of code: an account without it has signed if its key has.
     Code,
-    /// That, and the code's answer on the signature.
+    /// The presence of code, and its answer on the signature.
     Signature,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     registry::kya::Kya,
 };
 
-/// Asks for an account, and for the verdict on it where a registry is named.
+/// A query for an account, and for the verdict on it where a registry is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountQuery {
     /// The account.

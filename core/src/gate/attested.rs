@@ -17,7 +17,7 @@ use crate::{
     registry::history::AgentEvent,
 };
 
-/// Asks for the attestations and reports of revenue of one agent, with one `eth_getLogs` by topics.
+/// A query for the attestations and revenue reports of one agent, with one `eth_getLogs` by topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttestedQuery {
     /// The registry.

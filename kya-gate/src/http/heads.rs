@@ -38,7 +38,7 @@ const LINE_BYTES: usize = 1 << 16;
 /// The end of a head.
 const END: [u8; 4] = *b"\r\n\r\n";
 
-/// Answers a request of the proxy that hyper refuses, by its request line; `None` leaves hyper's answer.
+/// The gate's answer to a request line of the proxy that hyper refuses; `None` leaves hyper's answer.
 pub(super) type UnparsedHandler = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer> + Send>;
 
 /// The state of a connection's heads, shared by connection and service.

@@ -87,7 +87,7 @@ enum VerdictSource {
 enum AccountQuestion {
     /// The presence of code: an account without it has signed if its key has.
     Code(Address),
-    /// That, and the code's answer on a signature: the account, and a hash of message and signature.
+    /// The presence of code, and its answer on a signature: account, and hash of message and signature.
     Signature(Address, B256),
     /// The presence of a liable wallet's code, without a verdict on it. By cause, as a request that gets no
     /// read must not answer for the operator.
