@@ -245,7 +245,7 @@ async fn admitted(
     form: AnswerForm,
     record: &mut Record,
 ) -> RatedAnswer {
-    // Not the time of the request's arrival: reading its content, or a batch, may have taken a window.
+    // Not the time of arrival: reading the content, or a batch's earlier messages, may have taken a window.
     let now = Timestamp::from_millis(unix_millis());
     let (settings, client) = (&context.settings, request.client());
     let acceptance = acceptance_of(request, settings, &counted, now).filter(|_| !form.is_tool());
@@ -280,7 +280,7 @@ fn acceptance_of(
     Some(PresentedAcceptance::read(&header, place, *wallet, now))
 }
 
-/// Judges the verdict by an acceptance. The result is of one request and kept nowhere.
+/// Judges the verdict by an acceptance. The result belongs to one request and is kept nowhere.
 async fn judge(
     context: &RequestContext,
     acceptance: &PresentedAcceptance,

@@ -209,7 +209,7 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
     pub(crate) request_id: &'a str,
-    /// Registry of a verdict (CAIP-10); `None` for other answers.
+    /// Registry of verdicts or of changes of them (CAIP-10); `None` for other answers.
     pub(crate) registry: Option<&'a str>,
     pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
@@ -374,7 +374,7 @@ pub(crate) fn failure(
     head.response(status, Some(body.as_bytes()))
 }
 
-/// Returns whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak, a list, or `*`).
+/// Returns whether `If-None-Match`, a list or `*`, weakly matches the entity tag (RFC 9110 section 13.1.2).
 fn matches(known: &str, etag: &str) -> bool {
     let opaque = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
     known.split(',').map(str::trim).any(|tag| tag == "*" || opaque(tag) == opaque(etag))

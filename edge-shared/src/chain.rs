@@ -35,7 +35,7 @@ thread_local! {
 pub struct KnownEndpoints(RefCell<Option<Endpoints>>);
 
 impl KnownEndpoints {
-    /// Creates it without any knowledge.
+    /// Creates it empty.
     pub const fn new() -> Self {
         Self(RefCell::new(None))
     }
@@ -73,7 +73,7 @@ pub fn limits(settings: &WorkerSettings, now: Timestamp) -> Limits {
 pub struct FetchHost<'a> {
     /// The settings, which have the endpoints.
     pub settings: &'a WorkerSettings,
-    /// Begin of the run, unix milliseconds.
+    /// Start of the run, unix milliseconds.
     pub began: u64,
     /// Number of requests sent to endpoints.
     pub rpc_calls: &'a mut u32,

@@ -52,7 +52,7 @@ impl IndexObject {
     /// the object's exception, every status but 200, and a response of another version of the protocol.
     pub async fn post(&self, question: IndexQuestion) -> Result<Response> {
         let object = match self.location {
-            // The hint counts when the object is created; later it stays where it is.
+            // The hint counts only when the object is created: later the object stays where it is.
             Some(hint) => self.objects.get_by_name_with_location_hint(&self.name, hint)?,
             None => self.objects.get_by_name(&self.name)?,
         };
@@ -69,8 +69,8 @@ impl IndexObject {
         binding::ok(response)
     }
 
-    /// Asks a question with an [`IndexAnswer`], neither a document nor a part of the snapshot. Errors: those
-    /// of [`post`](Self::post), and another answer.
+    /// Asks a question that is answered by neither a document nor a part of the snapshot. Errors: those of
+    /// [`post`](Self::post), and another answer.
     pub async fn ask(&self, question: IndexQuestion) -> Result<IndexAnswer> {
         binding::from_json(&self.post(question).await?).await
     }

@@ -93,7 +93,7 @@ pub struct WorkerSettings {
     pub registry: Address,
     /// Multicall3's address.
     pub multicall3: Address,
-    /// Presence and kind of an index.
+    /// Source of answers about the whole registry.
     pub index_mode: IndexMode,
     /// Region in which the platform should create the index's object.
     pub index_location: Option<&'static str>,
@@ -331,7 +331,7 @@ impl Variables<'_> {
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// Returns the value that `parse` returns for a variable, `default` where it is not set. Errors:
+    /// Parses a variable by `parse`; returns `default` where it is not set. Errors:
     /// [`Error::Misconfigured`], with the rule.
     pub fn parsed<T>(
         &self,

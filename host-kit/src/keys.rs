@@ -96,7 +96,7 @@ pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, Ke
     })
 }
 
-/// Returns whether a key can be derived: a shorter one, or one that takes more than a GiB, ends the program.
+/// Returns whether deriving the key is safe: one of fewer than 32 bytes, or in over a GiB, ends the program.
 fn is_bounded(crypto: &Value) -> bool {
     const MEMORY: u64 = 1 << 30;
     let parameter = |name: &str| crypto.get("kdfparams")?.get(name)?.as_u64();

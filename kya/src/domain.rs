@@ -22,7 +22,7 @@ pub struct Domain {
     domain: String,
     #[command(flatten)]
     signer: SignerArguments,
-    /// The wallet, where no key names it. A wallet with code has its own tools to sign with.
+    /// The wallet, where no key is given. A wallet with code has its own tools to sign with.
     #[arg(long, value_name = "0x...", value_parser = address::parse, conflicts_with = "key source")]
     wallet: Option<Address>,
     /// Days of validity, 366 at most.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`report`] | the report of a command, and the program's exit status |
 //! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; JSON-RPC to a chain; relayer; discovery |
-//! | [`journal`], [`submit`], `fees` | unsettled calls; one execution of a call; gas fees |
+//! | [`journal`], [`submit`], `fees` | unsettled calls; a call of the registry, executed once; gas fees |
 //! | [`place`] | the registry and its endpoints, from options and discovery |
 //! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | agents' commands |
 //! | [`accept`], [`domain`], [`verify`] | the liable person's commands; offline verification |

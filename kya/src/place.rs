@@ -153,7 +153,7 @@ impl RegistryAccessOptions {
     }
 }
 
-/// Returns the first value given. Errors: a service's document contradicts the options, or there is none.
+/// Returns the first value given. Errors: a service's document contradicts the options, or none is given.
 fn agreed<T: PartialEq + std::fmt::Display>(
     name: &str,
     given: Option<T>,

@@ -135,7 +135,7 @@ impl Relayer {
         Ok(RelayerTerms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
     }
 
-    /// Reads the nonce of the signer's next request, counting relays in flight. Errors: there is no answer.
+    /// Reads the nonce of the signer's next request, counting relays in flight. Errors: it does not tell it.
     pub async fn next_nonce(&self, signer: Address) -> Result<u64> {
         #[derive(Deserialize)]
         struct NonceAnswer {
@@ -156,7 +156,7 @@ impl Relayer {
         }
     }
 
-    /// Sends a signed request. Errors: there is no answer, and the relayer may have taken it.
+    /// Sends a signed request. Errors: there is no readable answer, and the relayer may have taken it.
     pub async fn send(&self, body: &Value) -> Result<Result<Value, RelayerRefusal>> {
         let request = self.request(Method::POST, "/relay").header("content-type", "application/json");
         self.answer(request.body(body.to_string())).await

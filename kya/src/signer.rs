@@ -193,7 +193,7 @@ impl RemoteKeySigner {
         self.verified(Signature::from_raw(&raw).ok(), digest).map(|signature| signature.as_bytes().into())
     }
 
-    /// Returns the account's own signature of the digest, with a low `s`. Errors: it is another account's.
+    /// Returns the account's own signature of the digest, with a low `s`. Errors: it is not the account's.
     fn verified(&self, signature: Option<Signature>, digest: B256) -> Result<Signature> {
         let signature = signature.map(|signature| signature.normalized_s());
         signature

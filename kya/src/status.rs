@@ -25,7 +25,7 @@ use crate::{
     report::{CommandFailure, Exit, Report, Result},
 };
 
-/// Show the registry's word on a wallet or an agent: exit status 0 where it is compliant, 1 where it is not
+/// Show the record of a wallet or an agent: exit status 0 where it is compliant, 1 where it is not
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     /// A wallet, or an agent's id.
@@ -127,7 +127,8 @@ struct AgentStanding {
 }
 
 impl AgentStanding {
-    /// Reads the standing and the record from a read API, at the block of its verdict on the wallet.
+    /// Reads the standing and the record from a read API, at the block of its verdict on the wallet; `None`
+    /// where there is no agent.
     async fn ask(
         place: &RegistryAccess,
         api: &Url,

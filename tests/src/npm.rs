@@ -20,7 +20,7 @@ pub async fn installed(set: &str) -> Result<PathBuf> {
     let time = |name: &str| fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
     let installed = time("node_modules/.package-lock.json");
     if installed.is_none() || installed < time("package-lock.json") {
-        // What the packages would compile at installation, they also have in JavaScript.
+        // The packages also have in JavaScript what their installation scripts would compile.
         let mut npm = Command::from(repo::command("npm"));
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
         output(&mut npm).await?;

@@ -171,7 +171,7 @@ impl StoryWriter {
         vec![write]
     }
 
-    /// Registers one agent of the fleet; the same person is liable for all of it.
+    /// Builds the registration of one agent of the fleet; the same person is liable for all of it.
     fn berth(&mut self, berth: usize) -> Write {
         let name = format!("berth {berth}");
         let id = self.enter(&name);

@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// Words by which end-to-end tests come to a program of PyPI.
+    /// Words in the sources of end-to-end tests that start a program of PyPI.
     const STARTS_PYTHON: [&str; 6] = [
         "python::programs",
         "signers::python",

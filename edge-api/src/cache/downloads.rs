@@ -1,9 +1,9 @@
 //! Downloads of the registry's snapshot, for clients that hold it themselves: its manifest, and its shards
 //! and segments alone or several in one answer.
 //!
-//! A shard of a version is valid for as long as a manifest names it, so that clients may cache it for as
-//! long as they like. Downloads share the memory and the cache of the shards that verdicts come from
-//! ([`snapshot`](super::snapshot)); the answers themselves are not kept.
+//! A shard or segment of a version never changes, and is valid for as long as a manifest names it, so that
+//! clients may cache it for as long as they like. Downloads share the memory and the cache of the shards that
+//! verdicts come from ([`snapshot`](super::snapshot)); the answers themselves are not kept.
 
 use std::rc::Rc;
 

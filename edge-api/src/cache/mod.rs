@@ -16,7 +16,7 @@
 //!
 //! The paths of three requests:
 //!
-//! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, whose reader asks `snapshot` for
+//! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, where a read asks `snapshot` for
 //!   a manifest and then `answers`. With `?block=` it is `documents` and `answers` at once: a block far
 //!   beyond the newest one seen is refused there, and one that is not available is not asked for again for
 //!   five seconds.

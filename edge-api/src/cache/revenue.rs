@@ -34,8 +34,7 @@ struct KeptHistory {
     made_at: Timestamp,
 }
 
-/// The read of an agent's history. Its value serves only requests that came before: these pages have no
-/// TTL.
+/// The read of an agent's history. Its value serves only requests that came before: these pages have no TTL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct HistoryRead {
     id: AgentId,

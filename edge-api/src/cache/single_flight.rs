@@ -203,7 +203,7 @@ async fn finish<R: SharedRead>(
     let now = unix_millis();
     let outcome = match &value {
         Ok(value) => R::outcome(value),
-        // Like a value, it is true of one block: a request after the read's begin needs a newer block.
+        // Like a value, it is true of one block: a request that came after the read began needs a newer one.
         Err(Error::Query(QueryError::AgentNotFound(_))) => {
             ReadOutcome::Value { bytes: 0, made_at: now, millis: 0, renewal: Renewal::IfHot }
         }

@@ -54,7 +54,7 @@ pub(crate) async fn charge(
     }
 }
 
-/// Returns the verdict by this instance's count, without counting. `None` where the limit is off.
+/// Returns the verdict by this instance's tallies; counts nothing. `None` where the limit is off.
 pub(crate) fn peek(limits: &ClientLimits, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     let site = client.site().and_then(|site| tallies::peek(limits.site, &site, now));
     nearer(tallies::peek(limits.client, client, now), site)

@@ -17,7 +17,7 @@ thread_local! {
     static TALLIES: RefCell<HashMap<ClientKey, WindowTally>> = RefCell::new(HashMap::new());
 }
 
-/// Returns the verdict by this instance's count, without counting. `None` where the limit is off.
+/// Returns the verdict by this instance's tally; counts nothing. `None` where the limit is off.
 pub(crate) fn peek(limit: WindowLimit, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     // It may be empty, or of an earlier window.
     let tally = TALLIES.with_borrow(|tallies| tallies.get(client).copied().unwrap_or_default());

@@ -7,8 +7,8 @@
 //! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints.
 //!    A cache of the data centre that does not answer holds up no request for long.
 //! 4. Concurrent requests share one read, also where nothing is stored, and where the first client leaves. A
-//!    lost reader or a silent index object costs seconds. Clients that leave take up no memory. Requests for
-//!    impossible blocks take no calls.
+//!    lost reader or a silent index object costs seconds. Clients that leave take up no memory. Blocks that
+//!    the chain lacks are asked for once in five seconds.
 //! 5. Answers about the whole registry are made from one scan, and agree with one another.
 //! 6. An entry that is requested all the time is renewed before it expires, and no request waits.
 

@@ -184,8 +184,8 @@ const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("docs/testing.md", "for i in 1 2", "loads the machine"),
 ];
 
-/// Replacements that readers make: the page, its text, and the replacement. Interrupting a command counts as
-/// one, too.
+/// Replacements that readers make: the page, its text, and the replacement. They also answer prompts on the
+/// terminal, and interrupt a command.
 const THEIRS: [(&str, &str, &str); 8] = [
     (
         "docs/api.md",

@@ -40,7 +40,7 @@ const DETAILED: &str = "/api/v1/stats/detailed";
 /// Path that only the index answers.
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
 
-/// Stages that tests use in turns. A test that fails empties its slot.
+/// Stages that tests use in turn. A test that fails empties its slot.
 static STAGES: [Mutex<Option<IndexedStage>>; 3] = [const { Mutex::const_new(None) }; 3];
 /// Semaphore with one permit for each of [`STAGES`].
 static FREE: Semaphore = Semaphore::const_new(STAGES.len());

@@ -3,8 +3,8 @@
 //! The Worker asks chain and object side by side. An excerpt that arrives in time gives the wallet's past;
 //! without it the past is unknown, and the verdict says why. A late excerpt is used for the next verdict. The
 //! Worker waits for answers that only the object has while the object works on them, also once the chain has
-//! answered in its place, and sends it other requests meanwhile. A request for a past makes a slow object
-//! refresh nothing.
+//! answered in its place, and sends it other requests meanwhile. A slow object refreshes
+//! nothing for a request for a past.
 
 use e2e::client::{Client, assert_has};
 use e2e::process::wait_until;

@@ -165,7 +165,7 @@ async fn the_documented_reader_reads_what_is_served() {
     }
 }
 
-/// Requests verdicts until one is no longer `provision`; returns the time of the last request that had one.
+/// Requests a verdict until it is no longer `provision`; returns the time of the last request that got one.
 async fn last_provision(client: &Client, path: &str) -> Instant {
     let (mut last, mut said) = (Instant::now(), String::new());
     let changed = eventually("another verdict", PATIENCE, async || {
@@ -233,7 +233,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     })
     .await;
 
-    // The chain does not answer either: after its TTL a verdict is not given any more.
+    // The chain does not answer either: once its TTL is over, no verdict is given.
     stage.proxy.inject(FaultRule::any(NodeFault::Refuse));
     let cut = Instant::now();
     let mut last = cut;

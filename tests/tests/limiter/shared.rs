@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{LIMIT, PATH, assert_all_places_taken, at_once, ip, limited, with_time_left};
 
-/// Number of requests of the measured client in a window.
+/// Number of requests of the measured client in a window, and the time that paced ones are spread over.
 const REQUESTS: usize = 300;
 const PACED: Duration = Duration::from_secs(20);
 

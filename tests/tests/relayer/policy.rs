@@ -11,7 +11,7 @@ pub(crate) fn write(options: &DaemonOptions, text: &str) {
     replace(&options.data_dir().join("policy.toml"), text);
 }
 
-/// Sets up a stage with a policy file and a private file with the secret; also returns the latter's path.
+/// Makes a fixture with a policy file and a private file with the secret; also returns the latter's path.
 pub(crate) async fn with_policy() -> (RelayerFixture, String) {
     let stage = RelayerFixture::set().await;
     let [policy, secret] =

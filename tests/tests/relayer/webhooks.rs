@@ -8,7 +8,7 @@ use e2e::signers;
 use crate::policy::{SECRET, key, with_policy, write};
 use crate::prelude::*;
 
-/// Sets up a stage with a key for each receiver of the key's outcomes; also returns the keys.
+/// Makes a fixture with a key for each receiver of the key's outcomes; also returns the keys.
 pub(crate) async fn with_receivers(receivers: &[&Receiver]) -> (RelayerFixture, Vec<String>) {
     let (stage, secret) = with_policy().await;
     let (mut keys, mut policy) = (Vec::new(), String::new());

@@ -145,7 +145,7 @@ fn edge(to: &Path, packages: &Path) -> Result<()> {
     for part in OF_WORKERS {
         copy(&root().join(part), &to.join("srv").join(part))?;
     }
-    // At the path that workerd looks for; a link in the package.
+    // At the path where workerd looks for it; a link in the package.
     let libraries = packages.join("lib/x86_64-linux-gnu");
     copy(&libraries.join("ld-linux-x86-64.so.2"), &to.join("lib64/ld-linux-x86-64.so.2"))?;
     for library in LIBRARIES {
@@ -164,9 +164,9 @@ fn buildah() -> Command {
     buildah
 }
 
-/// Makes an archive of an image the same for each build: in the format of Docker, which health checks need,
-/// buildah writes the names of its containers. The arguments are the archive, an empty directory, and the
-/// time of its files.
+/// Script that makes an archive of an image the same for each build: in the format of Docker, which health
+/// checks need, buildah writes the names of its containers. The arguments are the archive, an empty
+/// directory, and the time of its files.
 const WITHOUT_CONTAINERS: &str = r#"set -eu
 tar -xf "$1" -C "$2"
 cd "$2"

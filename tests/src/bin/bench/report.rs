@@ -59,7 +59,7 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Returns the percentile of samples; the default where there are none.
+/// Returns the sample that `percent` of 100 do not exceed; the default where there are none.
 pub(crate) fn percentile<T: Ord + Copy + Default>(percent: usize, samples: impl IntoIterator<Item = T>) -> T {
     let mut sorted = Vec::from_iter(samples);
     sorted.sort_unstable();

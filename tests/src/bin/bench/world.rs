@@ -158,7 +158,7 @@ impl Files {
         Self { versions, recent }
     }
 
-    /// Takes the wallets out of an overfull segment that it hands down, by part.
+    /// Takes out of an overfull segment the wallets that it hands down, by part.
     fn handed_down(level: usize, segment: &mut BTreeSet<u64>) -> Vec<(usize, BTreeSet<u64>)> {
         if segment.len() <= PLACES_MAX {
             return Vec::new();
