@@ -107,7 +107,7 @@ pub struct BudgetUsage {
 pub enum Denial {
     /// Spent until the window ends: the whole budget, or one party's share.
     Spent(Option<PartyKind>),
-    /// Spent so far that this relay does not fit, but a cheaper one would.
+    /// Spent so far, of the whole budget or one party's share, that only a cheaper relay fits.
     TooDear(Option<PartyKind>),
     /// Reserved by relays in flight: of the whole budget, or of one party's share.
     Reserved(Option<PartyKind>),

@@ -56,7 +56,7 @@ impl EndpointState {
         self.chain_id.get() == Some(&chain_id)
     }
 
-    /// Makes others be asked for a method first, for a while. Returns whether they were not before.
+    /// Puts this endpoint behind the others for a method, for a while. Returns whether it was not there yet.
     pub(super) fn avoid(&self, method: &'static str) -> bool {
         let now = Instant::now();
         let before = self.avoided().insert(method, now + AVOIDED);

@@ -71,7 +71,7 @@ pub(super) fn block_of(receipt: &RawValue) -> Option<u64> {
         .and_then(|ReceiptBlock { block_number: number }| block_number(number))
 }
 
-/// Reads the receipt if it may be of a transaction of ours: a forwarder call, or a no-op to the account.
+/// Reads the receipt if it may be of a transaction of ours: a forwarder call, or a no-op to its sender.
 /// Other transactions of a block may have any form.
 pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Receipt> {
     let ReceiptParties { from, to } = serde_json::from_str(receipt.get()).ok()?;

@@ -107,8 +107,8 @@ impl<N: ChainNode> LeaseKeeper<N> {
         }
     }
 
-    /// Publishes the states of this daemon's accounts that have changed. A draining one publishes none: it
-    /// takes no relays of others, and its accounts, which are on their way to them, send only its own.
+    /// Publishes the states of this daemon's accounts that have changed. A draining daemon publishes none: it
+    /// takes no relays of others, and its accounts, which pass to other daemons, send only its own relays.
     async fn publish_states(&mut self) {
         let mut states = self.relayer.accounts.lasting_states();
         if *self.relayer.draining.borrow() {

@@ -330,8 +330,8 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
     }
 }
 
-/// Waits until no relay is pending and no nonce is open; beside other daemons, none of this one. For a
-/// lease's time after its start at `began`, and after each hand-over, the whole fleet's count.
+/// Waits until no relay is pending and no nonce is open. Beside other daemons only those of this one count,
+/// but for a lease's time after its start at `began`, or after a hand-over, those of the whole fleet.
 pub async fn drained<C: ChainNode>(relayer: Arc<Relayer<C>>, began: Instant) {
     let store = &relayer.store;
     let mut said_at: Option<Instant> = None;

@@ -96,8 +96,8 @@ impl RelayerReadiness {
     }
 
     /// Checks that the daemon is ready for requests. An empty balance or budget, or a paused intake, is no
-    /// reason to take it out of a load balancer, since others have the same, and it still answers for its
-    /// relays: it refuses requests then with the returned code.
+    /// reason to take it out of a load balancer, since others have the same, and it still answers questions
+    /// about relays: it refuses requests then with the returned code.
     ///
     /// # Errors
     /// The worst reason why it is not.

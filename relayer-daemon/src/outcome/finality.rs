@@ -8,8 +8,8 @@ use strum::EnumString;
 const SAFE_DEPTH: u64 = 32;
 /// Blocks behind the newest one at which a block is final where the chain has no such tag.
 const FINAL_DEPTH: u64 = 64;
-/// Seconds that must then have passed as well since the daemon saw it mined: a block may take a fraction of a
-/// second.
+/// Seconds that must also have passed since the daemon saw the transaction mined where the chain has no such
+/// tag: a block may take a fraction of a second.
 const SETTLED_SECONDS: u64 = 900;
 
 /// The finality of a mined transaction, by the chain's block tags. Its block was compared with the chain's

@@ -1,6 +1,6 @@
 //! Relays with transactions that were given up, as by an operator's `abandon`: until it is known what these
-//! still do the relay is not called dropped. Each [`LateWait`] has its own time, from when it begins. While
-//! no endpoint answers, nothing is known, and the relay waits.
+//! still do the relay is not called dropped. Each [`LateWait`] has its own time. While no endpoint answers,
+//! nothing is known, and the relay waits.
 
 use std::time::Duration;
 

@@ -464,7 +464,7 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.finish(id, outcome);
     }
 
-    /// Returns an account's balance in wei, at most a second old, and notes a new one at its sender here.
+    /// Returns an account's balance in wei, at most a second old; a newly read one is noted at its `sender`.
     pub async fn balance(&self, account: Address, sender: Option<&Arc<Sender<C>>>) -> Result<u128, Failure> {
         let ask = async {
             let balance = self.chain.balance(account).await?;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::backoff::RelayStep;
 
-/// What a relay that is about to be dropped waits for, because of a transaction that was given up.
+/// The event that a relay waits for before it is dropped, because of a transaction that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LateWait {
     /// The transaction has executed the relay, and the account's sender, if any, is to settle it.
@@ -39,7 +39,7 @@ pub(super) struct Patience {
     blocked_since: Option<(RelayStep, Instant)>,
     /// Time since which it would have been dropped, but for transactions that were given up.
     refused_since: Option<Instant>,
-    /// What it waits for before it is dropped, and the time since which it waits for that.
+    /// The event that it waits for before it is dropped, and the time since which it waits for that.
     late: Option<(LateWait, Instant)>,
     /// Time since which no account could pay for it, of this daemon or of those that handed it over.
     unpaid_since: Option<Instant>,
@@ -86,7 +86,7 @@ impl Patience {
         let before = self.late.filter(|(before, _)| *before == wait);
         let (_, since) = *self.late.insert(before.unwrap_or_else(|| (wait, Instant::now())));
         let waited = match wait {
-            // Since the first reason to drop it: answers of different ages may begin the others again and again.
+            // Since the first reason to drop it: answers of different ages may restart the others repeatedly.
             LateWait::Mining => self.refused(),
             LateWait::Settlement | LateWait::Receipt | LateWait::Refusal => since.elapsed(),
         };

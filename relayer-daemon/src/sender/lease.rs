@@ -47,7 +47,7 @@ impl Lease {
         until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// Marks the lease as ending: the account takes no more relays, and is given back with nothing in flight.
+    /// Lets the account take no more relays: it is given back once nothing is in flight.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }

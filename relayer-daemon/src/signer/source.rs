@@ -47,7 +47,7 @@ pub enum SignerSourceError {
     /// An entry of KMS's addresses is no address.
     #[error("{KMS_ADDRESS}: entry {0} is no address")]
     KmsAddress(usize),
-    /// Several keys of KMS lack addresses: their accounts are unknown while KMS does not answer.
+    /// KMS has not as many addresses as keys: the accounts are unknown while KMS does not answer.
     #[error(
         "{KMS} has {0} keys and {KMS_ADDRESS} {1} addresses: with several accounts each key needs its own"
     )]

@@ -153,7 +153,7 @@ pub struct NewRelay {
 pub enum Accepted {
     /// The relay is stored and pending.
     Pending,
-    /// The relay ended before, with this outcome; nothing changed.
+    /// The relay has ended for good, with this outcome; nothing changed.
     Finished(RelayOutcome),
     /// Another daemon of the fleet runs the pending relay, or may take it; nothing changed.
     Elsewhere,
@@ -177,7 +177,7 @@ pub struct Sponsorship {
 pub enum Sponsored {
     /// The key has enough gas.
     Accepted(Accepted),
-    /// The key's gas of the day does not cover the relay; nothing changed. Most seconds until there is more.
+    /// The key's gas of the day does not cover the relay; nothing changed. Holds the longest wait, seconds.
     Exhausted(u64),
 }
 

@@ -406,7 +406,7 @@ impl Simulation {
         }
     }
 
-    /// Has no database answer after the next write, until what follows that write has failed.
+    /// Lets the databases answer only until the next write; what follows that write fails, once.
     pub async fn lose_database_after_a_write(&self) {
         self.writes_left.store(1, Ordering::Relaxed);
         self.until(|simulation| simulation.writes_left.load(Ordering::Relaxed) == 0).await;

@@ -17,7 +17,7 @@ use super::*;
 /// Number of nonces from which on receipts come by the block.
 const BLOCK_RECEIPTS_FROM: usize = 2;
 
-/// Loss when the next transaction is sent.
+/// The part of a send that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostSend {
     /// The node takes it; the answer is lost.

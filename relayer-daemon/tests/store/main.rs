@@ -31,7 +31,7 @@ mod prelude {
     pub(crate) use std::time::Duration;
 }
 
-/// Includes files as modules, on the `Journal` and the `SharedStore` store of the module that they are in.
+/// Includes files as modules, on the `Journal` and the `SharedStore` of the module that they are in.
 macro_rules! suites {
     ($($name:ident)*) => {
         $(pub(crate) mod $name {

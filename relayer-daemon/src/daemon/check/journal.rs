@@ -128,7 +128,7 @@ async fn compare_with_daemons(store: &Arc<Store>, policy: &str, settings: &str, 
     }
 }
 
-/// Checks that no other key has anything in flight: it alone could sign for those nonces.
+/// Checks that no other key has anything in flight: only that key could sign for those nonces.
 pub(super) async fn other_keys_are_drained(
     store: &Arc<Store>,
     accounts: &[Address],

@@ -4,8 +4,7 @@
 //!
 //! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
-//! creates no file. Neither do `serve` and `drain` once there is a cross, and no running daemon is asked to
-//! drain.
+//! creates no file. After a cross, `serve` and `drain` create none either, and ask no daemon to drain.
 
 mod journal;
 
@@ -284,8 +283,8 @@ async fn signs(key: &TxSigner, chain_id: u64) -> Result<String, String> {
     tried.map(|()| "the key signs".to_owned()).map_err(|error| error.to_string())
 }
 
-/// Checks that the forwarder has our domain separator: it accepts a signature made with it, as a getter is
-/// optional. A key for this alone signs: the account's may sign nothing but transactions.
+/// Checks that the forwarder has our domain separator: whether it accepts a signature made with it, since a
+/// getter is optional. A key for this alone signs: the account's may sign nothing but transactions.
 async fn same_domain(chain: &Chain, chain_id: u64) -> Result<String, String> {
     let key = PrivateKeySigner::from_bytes(&B256::repeat_byte(1)).map_err(|error| error.to_string())?;
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");

@@ -56,7 +56,7 @@ pub struct AbandonArgs {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// The account of which the open nonces are given up
+    /// The account to abandon: its open nonces are given up
     #[arg(long, value_parser = account)]
     account: Address,
 }
@@ -154,7 +154,7 @@ pub(super) async fn serve(
     socket.serve(OrderExecutor { store, daemon: Some((relayer, wake)) }, stop).await;
 }
 
-/// Returns the name of a user of this machine, for the journal of orders.
+/// Returns the name and id of a user of this machine, and the host, for the journal of orders.
 fn operator(uid: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {
@@ -166,7 +166,7 @@ fn operator(uid: u32) -> String {
     name.map_or_else(|| format!("uid {uid} at {host}"), |name| format!("{name} (uid {uid}) at {host}"))
 }
 
-/// Returns the name of this process's user.
+/// Returns this process's user as [`operator`] names it.
 fn own_operator() -> String {
     operator(rustix::process::getuid().as_raw())
 }

@@ -130,7 +130,7 @@ impl Store {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run_committing(work)
     }
 
-    /// Returns the daemon of a fleet, if the database has statements for frequent writes, with these.
+    /// Returns the daemon of a fleet with the statements of its frequent writes, if the database has any.
     pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static FrequentStatements)> {
         self.daemon.as_ref().zip(self.frequent)
     }

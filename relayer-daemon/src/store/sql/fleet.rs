@@ -95,7 +95,7 @@ impl Store {
         self.claim_some(known, room, now, None)
     }
 
-    /// Takes such relays, but only those that are past their deadline.
+    /// Takes relays as [`Self::claim`] does, but only those that are past their deadline.
     pub fn claim_expired(
         &self,
         known: HashSet<B256>,
@@ -384,8 +384,8 @@ fn orphans(
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
-/// Checks that the daemon holds the account until the transaction ends: a lease changes hands only once
-/// nothing is written under it any more. A renewal waits for nothing.
+/// Checks that the daemon holds the account, and keeps it so until the transaction ends: a lease changes
+/// hands only once nothing is written under it any more. A renewal waits for nothing.
 ///
 /// # Errors
 /// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew; without an epoch,

@@ -61,7 +61,7 @@ fn given_up_at(seconds: u64) -> Vec<u8> {
     [&[KIND][..], &seconds.to_be_bytes()].concat()
 }
 
-/// Returns such a key for the nonces with a reservation that is not over at `now`.
+/// Returns [`given_up_at`] of the earliest time with a reservation that is not over at `now`.
 pub(super) fn reserved_since(now: u64) -> Vec<u8> {
     given_up_at(now.saturating_add(1).saturating_sub(WINDOW_SECONDS))
 }

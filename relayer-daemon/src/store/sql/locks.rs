@@ -2,15 +2,16 @@
 //!
 //! | row | locked by | what that keeps |
 //! |---|---|---|
-//! | `account_leases` | shared: a write about nonces; alone: a takeover | no write under an ended lease |
+//! | `account_leases` | shared: a write about nonces; alone: a takeover | fencing: no write after the lease |
 //! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
-//! | the same, and rivals by forwarder nonce | a write that gives it a nonce | one nonce in flight for all |
+//! | `relays`, rivals | a write that gives it a nonce | one nonce in flight, one request with that nonce |
 //! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
 //! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
 //!
-//! A write locks them in this order, and several relays in that of their signers and nonces: no two writes
-//! wait for each other. A lock comes before the read that relies upon it, which sees what the row's last
-//! writer has committed. On a file, which has one writer, nothing is locked.
+//! Rivals are pending relays with the same signer and forwarder nonce. A write locks rows in this order, and
+//! several relays in that of their signers and nonces: no two writes wait for each other. A lock comes before
+//! the read that relies upon it, which sees what the row's last writer has committed. On a file, which has
+//! one writer, nothing is locked.
 
 use alloy::primitives::{Address, B256};
 
@@ -51,8 +52,8 @@ pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.requests, &[Value::ids(ids)])
 }
 
-/// Locks the account's lease, shared with other such writes, and then such relays, in one message. Locks
-/// nothing if the daemon does not have this lease.
+/// Locks the account's lease, shared with other such writes, then relays as [`requests`] does, in one
+/// message. Locks nothing if the daemon does not have this lease.
 pub(super) fn lease_and_requests(
     db: &Db,
     account: &Address,

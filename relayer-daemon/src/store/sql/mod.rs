@@ -1,7 +1,7 @@
 //! The store in a database: SQLite in WAL mode with `synchronous = FULL`, or Postgres.
 //!
 //! [`engine::writer`] writes; on Postgres several transactions at once, which lock what they rely upon
-//! ([`locks`]). Reads have connections of their own, and those for clients others: they see the last commit
+//! ([`locks`]). Reads have their own connections, and those for clients other ones: they see the last commit
 //! and never wait for one. Each subject has a file of operations. [`engine`] has the two databases, each with
 //! the statements of its dialect.
 

@@ -182,7 +182,7 @@ impl Store {
     }
 
     /// Marks a nonce as used by a foreign transaction. A relay without another one in flight is this daemon's
-    /// to run again. Its cost stays reserved for a day: if it was ours after all, its receipt is late.
+    /// to run again. The nonce's cost stays reserved for a day: its receipt may be late, if it was ours.
     pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<()> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| lose(db, &payer.account, nonce, daemon.as_ref(), now))

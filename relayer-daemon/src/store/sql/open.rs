@@ -165,7 +165,7 @@ impl Store {
         Self::connect_by(url, None)
     }
 
-    /// Opens the store with a test's clock, which counts milliseconds.
+    /// Opens the store as [`Self::connect`] does, with a test's clock, which counts milliseconds.
     pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         Self::connect_by(url, Some(clock))
     }

@@ -211,7 +211,7 @@ pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOu
     first(db, OUTCOME, values![id], outcome)
 }
 
-/// Selects a relay's outcome. A relay that is also archived was sent again: its archived outcome is old.
+/// Selects a relay's outcome. A relay that is also archived was accepted again: its archived outcome is old.
 pub(super) const OUTCOME: &str =
     "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
              FROM relays WHERE id = $1

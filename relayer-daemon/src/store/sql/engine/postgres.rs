@@ -79,12 +79,13 @@ struct Session {
     statements: RefCell<HashMap<&'static str, PreparedStatement>>,
     transaction: Cell<Transaction>,
     /// Messages that are sent with the next one that is waited for.
-    unsent: RefCell<Vec<ServerMessage>>,
+    unsent: RefCell<Vec<ClientMessage>>,
     /// Timeout of an answer in this transaction.
     limit: Cell<Duration>,
 }
 
-enum ServerMessage {
+/// A message to the server.
+enum ClientMessage {
     /// Statements without values or rows.
     Simple(String),
     /// A statement with its values.
@@ -93,7 +94,7 @@ enum ServerMessage {
     Query(PreparedStatement, Vec<Value>),
 }
 
-impl From<&str> for ServerMessage {
+impl From<&str> for ClientMessage {
     fn from(sql: &str) -> Self {
         Self::Simple(sql.to_owned())
     }
@@ -105,7 +106,7 @@ enum StatementResult {
     Changed(u64),
 }
 
-impl ServerMessage {
+impl ClientMessage {
     async fn send(&self, client: &Client) -> Result<StatementResult, tokio_postgres::Error> {
         match self {
             Self::Simple(sql) => client.batch_execute(sql).await.map(|()| StatementResult::Changed(0)),
@@ -248,7 +249,7 @@ impl Postgres {
 
     /// Sends the unsent messages and a last one in the same packet: the server answers in their order.
     /// Returns the answer to the last one, or the first error.
-    fn ask(&self, session: &Session, last: ServerMessage, limit: Duration) -> Result<StatementResult> {
+    fn ask(&self, session: &Session, last: ClientMessage, limit: Duration) -> Result<StatementResult> {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
 
@@ -256,7 +257,7 @@ impl Postgres {
     fn ask_all(
         &self,
         session: &Session,
-        last: Vec<ServerMessage>,
+        last: Vec<ClientMessage>,
         limit: Duration,
     ) -> Result<Vec<StatementResult>> {
         let mut messages = session.unsent.take();
@@ -301,7 +302,7 @@ impl Postgres {
     fn answers(
         &self,
         statements: &[(&'static str, &[Value])],
-        message: impl Fn(PreparedStatement, Vec<Value>) -> ServerMessage,
+        message: impl Fn(PreparedStatement, Vec<Value>) -> ClientMessage,
         last: Option<&str>,
     ) -> Result<Vec<(PreparedStatement, StatementResult)>> {
         self.with(|session| {
@@ -309,7 +310,7 @@ impl Postgres {
             let prepared = statements.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
             let messages = prepared.iter().zip(statements);
             let messages = messages.map(|(prepared, (_, values))| message(prepared.clone(), values.to_vec()));
-            let messages = messages.chain(last.map(ServerMessage::from)).collect();
+            let messages = messages.chain(last.map(ClientMessage::from)).collect();
             let answered = self.ask_all(session, messages, session.limit.get()).inspect_err(|error| {
                 if *error != StoreError::Locked {
                     session.statements.borrow_mut().clear();
@@ -388,7 +389,7 @@ impl SqlConnection for Postgres {
     }
 
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize> {
-        match self.answers(&[(sql, values)], ServerMessage::Statement, None)?.pop() {
+        match self.answers(&[(sql, values)], ClientMessage::Statement, None)?.pop() {
             Some((_, StatementResult::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
             _ => Ok(0),
         }
@@ -396,7 +397,7 @@ impl SqlConnection for Postgres {
 
     fn run(&self, sql: &'static str, values: &[Value]) -> Result<()> {
         self.with(|session| {
-            let statement = ServerMessage::Statement(self.prepared(session, sql)?, values.to_vec());
+            let statement = ClientMessage::Statement(self.prepared(session, sql)?, values.to_vec());
             session.unsent.borrow_mut().push(statement);
             Ok(())
         })
@@ -407,12 +408,12 @@ impl SqlConnection for Postgres {
     }
 
     fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>> {
-        self.answers(queries, ServerMessage::Query, None)?.into_iter().map(rows).collect()
+        self.answers(queries, ClientMessage::Query, None)?.into_iter().map(rows).collect()
     }
 
     fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         self.must_be_open()?;
-        let answered = self.answers(&[(sql, values)], ServerMessage::Query, Some("COMMIT"))?;
+        let answered = self.answers(&[(sql, values)], ClientMessage::Query, Some("COMMIT"))?;
         answered.into_iter().next().map_or(Ok(Vec::new()), rows)
     }
 

@@ -136,7 +136,7 @@ CREATE TABLE archive (
     hashes        BYTEA NOT NULL
 );
 CREATE INDEX archive_finished ON archive (finished_at);
--- The highest nonce of each account whose relay is archived.
+-- For each account the highest nonce with an archived relay.
 CREATE TABLE archived_nonces (account BYTEA PRIMARY KEY, highest BIGINT NOT NULL);
 
 -- The daemons of the fleet, each with the accounts it has keys of. Times of the fleet's tables are milliseconds by the

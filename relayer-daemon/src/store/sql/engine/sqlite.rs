@@ -21,7 +21,7 @@ use super::{
 };
 use crate::store::{Result, StoreError};
 
-/// Timeout of another process's lock.
+/// Longest wait for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<rusqlite::Error> for StoreError {

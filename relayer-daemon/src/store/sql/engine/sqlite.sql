@@ -135,5 +135,5 @@ CREATE TABLE archive (
     hashes        BLOB NOT NULL
 );
 CREATE INDEX archive_finished ON archive (finished_at);
--- The highest nonce of each account whose relay is archived.
+-- For each account the highest nonce with an archived relay.
 CREATE TABLE archived_nonces (account BLOB PRIMARY KEY, highest INTEGER NOT NULL) WITHOUT ROWID;
