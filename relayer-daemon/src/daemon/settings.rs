@@ -245,8 +245,8 @@ impl Settings {
         short_hash(&[alike.as_bytes()])
     }
 
-    /// Returns the percent of the daily budget that one party of each kind may use. The policy has the share
-    /// of requests without an API key.
+    /// Returns the percentage of the daily budget that one party of each kind may use. The policy has the
+    /// share of requests without an API key.
     pub const fn budget_shares(&self) -> Shares {
         Shares {
             signer: self.budget_share_per_signer,

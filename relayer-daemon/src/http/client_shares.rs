@@ -9,7 +9,7 @@ use std::{
 
 use crate::budget::share::site;
 
-/// Multiple of a client's share that its network has.
+/// A network's share, as a multiple of a client's.
 const OF_NETWORK: usize = 4;
 
 /// Units that clients hold, each client at most its share.

@@ -46,7 +46,7 @@ pub(super) struct WaitingPlace {
 }
 
 impl WaitingPlaces {
-    /// Creates the places of this many connections.
+    /// Creates the places within these limits on connections.
     pub fn new(connections: ConnectionLimits) -> Self {
         let part = |of: usize| Arc::new(Semaphore::new(connections.total.div_ceil(of)));
         Self {

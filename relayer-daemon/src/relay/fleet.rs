@@ -20,7 +20,7 @@ use crate::{
 
 /// Interval at which the store is asked for relays that other daemons have ended.
 const FOLLOW: Duration = Duration::from_millis(250);
-/// Number of looks of which one is made although this daemon runs all that it has in flight.
+/// One of this many looks is made even if this daemon runs all that it has in flight.
 const RARELY: u64 = 8;
 
 /// Time at which this daemon last gave a relay away; `None` until then.

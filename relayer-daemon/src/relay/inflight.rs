@@ -111,7 +111,7 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// Creates room for `limit` relays.
+    /// Creates an empty set with room for `limit` relays.
     pub fn new(limit: usize) -> Self {
         Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
     }

@@ -68,7 +68,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     }
 }
 
-/// Multiple of a client's limit that its network has.
+/// A network's limit, as a multiple of a client's.
 const OF_NETWORK: u32 = 8;
 
 /// A limit per client, an IPv4 address or an IPv6 /64, with one for its network, an IPv4 /24 or an IPv6 /48.

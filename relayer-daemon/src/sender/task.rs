@@ -48,7 +48,7 @@ pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 /// Interval at which the chain is asked which blocks are final.
 const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
-/// Returns the pause after a count: shorter with a full pool, where relays may wait, none as it empties.
+/// Returns the pause after a count: shorter while relays may wait at a full pool, none while that empties.
 fn pause_after(pause: Duration, is_full: bool, has_grown: bool) -> Duration {
     match (has_grown, is_full) {
         (true, true) => Duration::ZERO,

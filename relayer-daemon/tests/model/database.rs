@@ -96,7 +96,7 @@ impl ModelDatabase {
         self.run(&copies.collect::<String>());
     }
 
-    /// Makes the replica that lags behind the primary.
+    /// Promotes the replica, which lags behind, to primary.
     pub fn fail_over(&self) {
         let filled =
             TABLES.iter().map(|(table, _)| format!("INSERT INTO {table} SELECT * FROM lag_{table};"));

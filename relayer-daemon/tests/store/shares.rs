@@ -1,4 +1,4 @@
-// Shares of the budget of a relay's parties: its signer, its client, and the client's network.
+// Shares of a relay's parties in the budget: its signer, its client, and the client's network.
 
 use super::Journal;
 use crate::prelude::*;

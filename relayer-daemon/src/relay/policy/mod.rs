@@ -143,7 +143,7 @@ impl Policy {
         key.functions.check(&request.data).map_err(|_| Failure::of(ErrorCode::FunctionNotSponsored))
     }
 
-    /// Returns the percent of the budget, of the queue and of the waiting connections that all requests
+    /// Returns the percentage of the budget, of the queue and of the waiting connections that all requests
     /// without a key may use together; 100 where no request can have a key.
     pub const fn without_key_share(&self) -> u8 {
         self.without_key_share

@@ -211,7 +211,7 @@ impl Store {
     }
 }
 
-/// An account with a key at a living daemon.
+/// An account of which a living daemon has the key.
 struct LivingKey {
     daemon: DaemonId,
     account: Address,
