@@ -21,7 +21,7 @@ use crate::eth::{
     },
 };
 
-/// Features of a node; `None` while unknown.
+/// Features of a node; null while unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

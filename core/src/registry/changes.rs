@@ -121,7 +121,7 @@ impl Standing {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// The position behind this change: a value for `since`.
+    /// The position after this change: a value for `since`.
     pub cursor: Cursor,
     /// The agent.
     pub agent_id: AgentId,
