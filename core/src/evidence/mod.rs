@@ -39,6 +39,7 @@ pub use error::EvidenceError;
 pub use header::BlockHeader;
 pub use layout::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
 pub use making::{Material, make, slots};
+pub(crate) use record::SCOPE_TOO_LONG;
 use record::{SlotError, Slots};
 pub use trie::ProofError;
 

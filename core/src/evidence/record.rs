@@ -11,6 +11,9 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
+/// The rule that a record with a longer scope than [`MAX_SCOPE_BYTES`] breaks.
+pub(crate) const SCOPE_TOO_LONG: &str = "the operational scope is too long to be proved";
+
 /// The values of slots, in the order in which a verdict reads them. Reading an absent slot fails and names
 /// it.
 pub(super) struct Slots<'a> {
@@ -115,7 +118,7 @@ impl<'a> Slots<'a> {
         }
         let length = usize::try_from(word >> 1).unwrap_or(usize::MAX);
         if length > MAX_SCOPE_BYTES {
-            return Err(SlotError::NoRecord("the operational scope is too long to be proved"));
+            return Err(SlotError::NoRecord(SCOPE_TOO_LONG));
         }
         if length < 32 {
             return Err(bad);

@@ -210,7 +210,7 @@ fn a_scope_is_too_long_by_its_bytes_in_the_contract_and_not_by_the_decoded_text(
         let mut registry = node.registry.clone();
         registry.agents[0].operationalScope = scope.clone();
         node.chain.values_mut().for_each(|mined| mined.registry = registry.clone().into());
-        // For the rest the storage decides, which has another scope here.
+        // The storage decides on the rest, and has another scope here.
         let error = ask_all(&recorded, vec![node]).0.unwrap_err();
         assert_eq!(matches!(error, Error::ScopeTooLong(_)), is_too_long, "{}: {error}", scope.len());
     }

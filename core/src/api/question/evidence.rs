@@ -19,8 +19,8 @@ use crate::{
         as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
-    evidence::{self, Evidence, EvidenceError, Indexed, Layout, MAX_SCOPE_BYTES, Material},
-    registry::{kya::Kya, liability::Liability},
+    evidence::{self, Evidence, EvidenceError, Indexed, Layout, MAX_SCOPE_BYTES, Material, SCOPE_TOO_LONG},
+    registry::{agent::AgentId, kya::Kya, liability::Liability},
 };
 
 /// Attempts to read the right slots. The second one is for a scope that is not UTF-8: its text has another
@@ -127,6 +127,9 @@ impl Question {
             (liability != Liability::of_record(agent)).then_some(Indexed { liability })
         });
         let layout = configured.unwrap_or(Layout::AGENT_REGISTRY);
+        // The text may have more bytes than the contract, and only the storage tells.
+        let long_scope = agent.as_ref().filter(|agent| agent.operational_scope.len() > MAX_SCOPE_BYTES);
+        let long_scope = long_scope.map(|agent| agent.agent_id);
         let of_agent = match &agent {
             Some(agent) if least_bytes(&agent.operational_scope) > MAX_SCOPE_BYTES => {
                 return Err(Halt::Error(Error::ScopeTooLong(agent.agent_id)));
@@ -149,7 +152,7 @@ impl Question {
                 proof: &proof.proof,
                 code: &proof.code,
             };
-            let refused = |error| match fault(error, &material, configured) {
+            let refused = |error| match fault(error, &material, configured, long_scope) {
                 Ok(error) => Halt::Error(error),
                 Err(reason) => view.refuse_proof(&key, reason).into(),
             };
@@ -185,9 +188,15 @@ fn malformed() -> Halt<Error> {
     Halt::Error(RunError::Malformed.into())
 }
 
-/// Returns the error for the operator if the layout is at fault. If the endpoint is, because its answers do
-/// not prove one another, returns the reason as `Err`.
-fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layout>) -> Result<Error, String> {
+/// Returns the error for the operator if the layout is at fault, or for the client if the scope of the agent
+/// `long_scope` is too long. If the endpoint is at fault, because its answers do not prove one another, returns
+/// the reason as `Err`.
+fn fault(
+    error: EvidenceError,
+    material: &Material<'_>,
+    configured: Option<Layout>,
+    long_scope: Option<AgentId>,
+) -> Result<Error, String> {
     match error {
         EvidenceError::OtherCode { .. } if !material.is_code_of_account() => {
             Err("its code is not that of the proved account".to_owned())
@@ -196,12 +205,37 @@ fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layou
             Ok(Error::WrongLayout("it holds for code with another hash"))
         }
         EvidenceError::OtherCode { .. } => Ok(Error::NoLayout),
-        EvidenceError::Record(rule) => Ok(Error::WrongLayout(rule)),
+        EvidenceError::Record(rule) => Ok(match long_scope.filter(|_| rule == SCOPE_TOO_LONG) {
+            Some(agent) => Error::ScopeTooLong(agent),
+            None => Error::WrongLayout(rule),
+        }),
         // Some chains have headers with other fields than Ethereum's (AuRa, zkSync), and some nodes omit
         // fields.
         EvidenceError::HeaderHash { .. } => {
             Err("the fields of its block's header do not have the block's hash".to_owned())
         }
         error => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::U256;
+
+    #[test]
+    fn a_scope_that_the_storage_has_too_long_is_the_layouts_fault_only_where_its_text_is_not() {
+        let (wallet, layout) = (Address::ZERO, Layout::AGENT_REGISTRY);
+        let (block, proof, code) = ("", "", "");
+        let material =
+            Material { wallet, registry: wallet, chain_id: 1, layout, slots: &[], block, proof, code };
+        let id = AgentId(U256::from(7));
+        for (rule, long_scope, expected) in [
+            (SCOPE_TOO_LONG, Some(id), Error::ScopeTooLong(id)),
+            (SCOPE_TOO_LONG, None, Error::WrongLayout(SCOPE_TOO_LONG)),
+            ("a time is out of range", Some(id), Error::WrongLayout("a time is out of range")),
+        ] {
+            assert_eq!(fault(EvidenceError::Record(rule), &material, None, long_scope), Ok(expected));
+        }
     }
 }
