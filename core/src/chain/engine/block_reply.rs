@@ -183,6 +183,7 @@ impl Engine {
         }
         if !vouched {
             logs.clear();
+            unserved.clear();
         }
         if let Some(check) = check.filter(|_| !headers.is_empty()) {
             self.rotation.answers_headers(check);
