@@ -40,9 +40,9 @@ const ROWS: u64 = 1_000;
 /// Lapses, or attestations that are current again, after which a piece of work ends with those of the same
 /// second: any number of agents may have been attested at once.
 const LAPSES_AT_ONCE: usize = 20_000;
-/// Seconds that the host's clock may be behind the chain, where changes of undone blocks are searched for by
-/// the time at which they were noted.
-const CLOCK_SKEW: u64 = 86_400;
+/// Seconds by which the host's clock may have been set right between the time at which a change was noted and
+/// a reorg that undoes its block.
+const CLOCK_SET_RIGHT: u64 = 3_600;
 
 /// The times as of which agents are compared.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +253,9 @@ impl<S: Store> ChangeLog<'_, S> {
         let moved: Vec<[SqlValue; 3]> = moved.iter().map(moment).collect();
         let of = "FROM (SELECT value->>0 AS id, value->>1 AS block, value->>2 AS seconds FROM json_each(?1)) \
                   AS moved WHERE";
-        let noted_from = seconds.saturating_sub(CLOCK_SKEW);
+        // By the host's clock, which may be behind the chain.
+        let behind = self.at.seconds.saturating_sub(self.now) + CLOCK_SET_RIGHT;
+        let noted_from = seconds.saturating_sub(behind);
         let statement = format!(
             "UPDATE changes SET block = moved.block, seconds = coalesce(moved.seconds, changes.seconds) {of} \
              changes.agent = moved.id AND changes.block > {since} AND changes.number IN (SELECT max(number) \
