@@ -81,6 +81,7 @@ impl CompiledTest {
     fn reads(&self) -> Reads {
         match (&*self.name, &*self.package) {
             ("layers", _) | (_, "xtask") => Reads::Sources,
+            _ if self.package == TESTS && !self.is_end_to_end() => Reads::Sources,
             (RELAYER, TESTS) => Reads::Relayer,
             _ if self.is_end_to_end() => Reads::Documents,
             _ => Reads::Data,

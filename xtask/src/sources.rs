@@ -99,6 +99,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_test_that_a_page_names_is_there() {
+        let files = Sources::read().unwrap().files;
+        let read = |file: &String| fs::read_to_string(root().join(file)).unwrap();
+        // The names of each test program's files, and of the functions and modules in them.
+        let mut programs = BTreeMap::<String, Vec<String>>::new();
+        for file in files.keys().filter(|file| file.ends_with(".rs")) {
+            let parts: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+            let [_, "tests", program, ..] = parts[..] else { continue };
+            let text = read(file);
+            let names = programs.entry(program.to_owned()).or_default();
+            names.push(parts[parts.len() - 1].to_owned());
+            for start in ["fn ", "mod "] {
+                let rests = text.split(start).skip(1);
+                names.extend(rests.map(|rest| rest.split(['(', '<', ';', ' ']).next().unwrap().to_owned()));
+            }
+        }
+        let mut count = 0;
+        for page in files.keys().filter(|file| file.ends_with(".md")) {
+            for rest in read(page).split("--test ").skip(1) {
+                let command = rest.split(['`', '|', '#', ';', ')', '\n']).next().unwrap();
+                let (program, words) = command.split_once(' ').unwrap_or((command, ""));
+                let names = programs.get(program).unwrap_or_else(|| panic!("{page}: {command}"));
+                // Words in capitals are placeholders, or filters of tests in JavaScript.
+                let is_name = |word: &&str| !word.starts_with('-') && word.contains(char::is_lowercase);
+                if let Some(word) = words.split_whitespace().find(is_name) {
+                    let mut parts = word.split("::");
+                    let is_there = parts.all(|part| names.iter().any(|name| name.contains(part)));
+                    assert!(is_there, "{page}: {command}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 10, "{count}");
+    }
+
+    #[test]
     fn a_program_is_repeated_where_a_file_changed_that_it_reads() {
         let repeats = |file: &str, reads| {
             let with = |hash| Sources { files: [(file.to_owned(), hash)].into(), compiler: String::new() };
