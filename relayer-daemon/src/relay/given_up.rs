@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 
-use super::{Relayer, backoff::FIRST_PAUSE, patience::LateWait};
+use super::{
+    Relayer,
+    backoff::FIRST_PAUSE,
+    patience::{LateWait, Patience},
+};
 use crate::{
     chain::{ChainNode, RpcError},
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -34,7 +38,10 @@ enum LateEffect {
 #[derive(Debug)]
 pub(super) enum DropDecision {
     /// The relay waits.
-    Open,
+    Open {
+        /// True if its request is not used, as far as is known.
+        is_unused: bool,
+    },
     /// The relay is checked anew: the reason to drop it is gone.
     Anew,
     /// The relay ends with this outcome.
@@ -59,11 +66,15 @@ impl<C: ChainNode> Relayer<C> {
         }
         let (wait, outcome) = match executed {
             Some(outcome) => (Some(LateWait::Settlement), outcome),
-            None if is_unknown => return Some(DropDecision::Open),
+            None if is_unknown => {
+                self.inflight.patience(id, Patience::unknown);
+                return Some(DropDecision::Open { is_unused: false });
+            }
             None => (wait, RelayOutcome::Dropped { failure }),
         };
         let is_over = wait.is_none_or(|wait| self.inflight.patience(id, |it| it.has_waited_for(wait)));
-        Some(if is_over { DropDecision::Known(outcome) } else { DropDecision::Open })
+        let is_unused = matches!(wait, Some(LateWait::Refusal | LateWait::Mining));
+        Some(if is_over { DropDecision::Known(outcome) } else { DropDecision::Open { is_unused } })
     }
 
     /// Returns what a nonce's transactions may still do to its relay, about to be dropped for this reason.
@@ -88,8 +99,10 @@ impl<C: ChainNode> Relayer<C> {
                 _ => LateEffect::Open(LateWait::Mining),
             },
             (true, true) => {
-                let Lookup::Found(purpose, receipt) = look_up(&*self.chain, assignment, true).await else {
-                    return Ok(LateEffect::Open(LateWait::Receipt));
+                let (purpose, receipt) = match look_up(&*self.chain, assignment, true).await {
+                    Lookup::Found(purpose, receipt) => (purpose, receipt),
+                    Lookup::Absent => return Ok(LateEffect::Open(LateWait::Receipt)),
+                    Lookup::Unclear => return Ok(LateEffect::Open(LateWait::Answer)),
                 };
                 let outcome = self.contracts.outcome(&relay, purpose, &receipt);
                 if outcome.has_used_request() { LateEffect::Executed(outcome) } else { LateEffect::Dead }
@@ -99,16 +112,42 @@ impl<C: ChainNode> Relayer<C> {
 }
 
 /// Returns the pause before a waiting relay is looked at again, which is as long as it has waited, and
-/// whether it is checked anew then, as another transaction might execute it.
-pub(super) fn pause_after(reason: ErrorCode, waited: Duration) -> (Duration, bool) {
+/// whether it is checked anew then, as another transaction might execute it. `is_unused` is that of
+/// [`DropDecision::Open`].
+pub(super) fn pause_after(reason: ErrorCode, waited: Duration, is_unused: bool) -> (Duration, bool) {
     let pause = waited.clamp(FIRST_PAUSE, LONGEST_LOOK);
     match reason {
         ErrorCode::Cancelled
         | ErrorCode::DeadlinePassed
         | ErrorCode::Superseded
         | ErrorCode::ForwarderRefused => (pause, false),
+        // Only a look, which costs no transaction: waits for a receipt need several.
+        ErrorCode::TransactionRejected if !is_unused => (pause, false),
         // Each further one costs a transaction that changes nothing.
         ErrorCode::TransactionRejected => (waited.max(LONGEST_LOOK), true),
         _ => (pause, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_whose_request_may_be_used_is_looked_at_every_minute_whatever_the_reason_to_drop_it() {
+        use ErrorCode::{DeadlinePassed, RelayerBalanceTooLow, TransactionRejected};
+        for (reason, waited, is_unused, pause, is_checked_anew) in [
+            (TransactionRejected, 10, true, 60, true),
+            (TransactionRejected, 7_000, true, 7_000, true),
+            (TransactionRejected, 10, false, 10, false),
+            (TransactionRejected, 7_000, false, 60, false),
+            (RelayerBalanceTooLow, 7_000, true, 60, true),
+            (RelayerBalanceTooLow, 7_000, false, 60, true),
+            (DeadlinePassed, 7_000, false, 60, false),
+        ] {
+            let expected = (Duration::from_secs(pause), is_checked_anew);
+            let found = pause_after(reason, Duration::from_secs(waited), is_unused);
+            assert_eq!(found, expected, "{reason:?} after {waited} s, unused: {is_unused}");
+        }
     }
 }

@@ -11,8 +11,11 @@ use super::backoff::RelayStep;
 pub(super) enum LateWait {
     /// The transaction has executed the relay, and the account's sender, if any, is to settle it.
     Settlement,
-    /// The transaction may have executed the relay, and its receipt may be late.
+    /// The transaction may have executed the relay, and its receipt may be late: all endpoints answer that
+    /// they do not have it.
     Receipt,
+    /// The transaction may have executed the relay, and an endpoint that does not answer may have its receipt.
+    Answer,
     /// The request is refused, and the transaction may still execute it: a block's time may be before this
     /// daemon's, and of two requests the first may be dropped.
     Refusal,
@@ -26,9 +29,18 @@ impl LateWait {
         Duration::from_secs(match self {
             Self::Settlement => 60,
             Self::Receipt | Self::Refusal => 600,
+            // Bounded: an endpoint may be gone for good, and the signer's next requests wait behind this one.
+            Self::Answer => 3_600,
             // As long as the account's sender looks the transaction up.
             Self::Mining => 24 * 60 * 60,
         })
+    }
+
+    /// Returns whether the time of the wait `before` counts for this one. Both waits for a receipt began when
+    /// the nonces were used.
+    fn continues(self, before: Self) -> bool {
+        let is_for_receipt = |wait: Self| matches!(wait, Self::Receipt | Self::Answer);
+        self == before || (is_for_receipt(self) && is_for_receipt(before))
     }
 }
 
@@ -80,15 +92,24 @@ impl Patience {
         self.refused_since.get_or_insert_with(Instant::now).elapsed()
     }
 
+    /// Notes that no endpoint answered what the relay waits for. It waits for that anew: such times do not
+    /// count, or the first answer after an outage would end it.
+    pub(super) fn unknown(&mut self) {
+        self.late = None;
+    }
+
     /// Notes what the relay waits for before it is dropped, and returns whether it has waited for that as
     /// long as it may.
     pub(super) fn has_waited_for(&mut self, wait: LateWait) -> bool {
-        let before = self.late.filter(|(before, _)| *before == wait);
-        let (_, since) = *self.late.insert(before.unwrap_or_else(|| (wait, Instant::now())));
+        let before = self.late.filter(|(before, _)| wait.continues(*before));
+        let since = before.map_or_else(Instant::now, |(_, since)| since);
+        self.late = Some((wait, since));
         let waited = match wait {
             // Since the first reason to drop it: answers of different ages may restart the others repeatedly.
             LateWait::Mining => self.refused(),
-            LateWait::Settlement | LateWait::Receipt | LateWait::Refusal => since.elapsed(),
+            LateWait::Settlement | LateWait::Receipt | LateWait::Answer | LateWait::Refusal => {
+                since.elapsed()
+            }
         };
         waited >= wait.longest()
     }
@@ -141,7 +162,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_wait_of_a_relay_that_is_about_to_be_dropped_has_its_whole_time() {
-        use LateWait::{Mining, Receipt, Refusal, Settlement};
+        use LateWait::{Answer, Mining, Receipt, Refusal, Settlement};
         let mut patience = Patience::default();
         for (seconds, wait, is_over) in [
             (0, Mining, false),
@@ -159,11 +180,16 @@ mod tests {
             (140, Mining, true),
             (0, Receipt, false),
             (600, Receipt, true),
+            // An endpoint that does not answer may have it.
+            (0, Answer, false),
+            (2_999, Answer, false),
+            (1, Answer, true),
+            (0, Receipt, true),
         ] {
             tokio::time::advance(SECOND * seconds).await;
             assert_eq!(patience.has_waited_for(wait), is_over, "{wait:?} after {seconds} s more");
         }
-        for begin_anew in [Patience::placed, Patience::returned] {
+        for begin_anew in [Patience::placed, Patience::returned, Patience::unknown] {
             begin_anew(&mut patience);
             assert!(!patience.has_waited_for(Receipt));
             tokio::time::advance(SECOND * 600).await;

@@ -94,8 +94,9 @@ impl<C: ChainNode> Relayer<C> {
                 Some(DropDecision::Known(outcome)) => break outcome,
                 Some(ending) => ending,
             };
-            let (pause, is_checked_anew) =
-                pause_after(failure.code, self.inflight.patience(id, Patience::refused));
+            let is_unused = !matches!(ending, DropDecision::Open { is_unused: false });
+            let waited = self.inflight.patience(id, Patience::refused);
+            let (pause, is_checked_anew) = pause_after(failure.code, waited, is_unused);
             tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
             if !self.sleep(pause).await || self.inflight.age(id).is_none() {
                 return;

@@ -5,6 +5,7 @@ mod database;
 mod draining;
 mod fleet;
 mod gaps;
+mod given_up;
 mod invariants;
 pub mod node;
 pub mod ops;
