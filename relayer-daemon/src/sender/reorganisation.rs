@@ -62,7 +62,17 @@ impl<N: ChainNode> Sender<N> {
         }
         let account = self.account();
         let suspects = self.parts.store.run(move |store| store.mined_from(account, view.mined_nonce, GROUP));
-        for mined in suspects.await? {
+        let suspects = suspects.await?;
+        if suspects.is_empty() {
+            // They were reopened. Read here and not there: a failed read is made up for at the next count.
+            let stored = self.parts.store.run(move |store| store.highest_mined(account)).await?;
+            let mut state = self.state();
+            // Unless another one was settled meanwhile.
+            if state.highest_mined == Some(highest) {
+                state.highest_mined = stored;
+            }
+        }
+        for mined in suspects {
             self.examine(mined, &view, fell_at.elapsed()).await?;
         }
         Ok(())
@@ -157,7 +167,7 @@ impl<N: ChainNode> Sender<N> {
         let head = self.parts.node.market().await?.head;
         self.saw_head(head);
         let MinedNonce { assignment, inclusion } = undone;
-        let (account, payer) = (self.account(), self.payer());
+        let payer = self.payer();
         let (nonce, relay) = (assignment.nonce, assignment.relay);
         let expected_wei = assignment.expected_wei();
         let (now, has_key) = (self.parts.clock.now(), self.parts.wallet.has_key());
@@ -186,13 +196,10 @@ impl<N: ChainNode> Sender<N> {
         if let Some(relay) = relay.filter(|_| pending) {
             self.publish(if has_key { SenderEvent::Reopened(relay) } else { SenderEvent::Requeue(relay.id) });
         }
-        // First: the read below may fail, and nothing else sends the nonce then.
         if has_key {
             self.send(&[nonce]).await;
             self.sent.notify_one();
         }
-        let highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
-        self.state().highest_mined = highest_mined;
         Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub struct World {
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
     pub calls: AtomicUsize,
+    /// Number of account views that were asked for.
+    pub account_views: AtomicUsize,
     /// Shows that a transaction was stored before it was sent.
     store: Arc<Store>,
     pub accounts: Vec<Address>,
@@ -61,6 +63,7 @@ impl World {
             faults: Mutex::default(),
             random,
             calls: AtomicUsize::new(0),
+            account_views: AtomicUsize::new(0),
             store,
             accounts,
             lost_commits: AtomicBool::new(false),
@@ -228,6 +231,7 @@ impl ChainNode for ModelNode {
     }
 
     async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
+        self.world.account_views.fetch_add(1, Ordering::Relaxed);
         self.answer(|world| {
             let view = world.view();
             AccountView {

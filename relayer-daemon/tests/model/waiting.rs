@@ -111,3 +111,33 @@ fn failures_that_are_over_do_not_count_when_a_later_one_is_met() {
         assert!(simulation.is_executed(relay));
     });
 }
+
+/// The database is away from the moment at which the nonce is reopened until it was sent.
+#[test]
+fn an_undone_nonce_is_looked_up_once_though_the_store_fails_after_it_is_reopened() {
+    let views = |is_away: bool| {
+        let count = AtomicUsize::new(0);
+        run(SINGLE, async |simulation| {
+            simulation.play([Request(0), Wait(10), Mine(5), Wait(20), Reorganise(1, true)]).await;
+            let relay = simulation.only();
+            if is_away {
+                simulation.writes_left.store(1, Ordering::Relaxed);
+                simulation.until(|simulation| simulation.writes_left.load(Ordering::Relaxed) == 0).await;
+                simulation.play([Wait(20)]).await;
+                simulation.writes_left.store(usize::MAX, Ordering::Relaxed);
+            } else {
+                simulation.until(|simulation| simulation.record(relay).outcome.is_none()).await;
+                simulation.play([Wait(20)]).await;
+            }
+            let so_far = simulation.world.account_views.load(Ordering::Relaxed);
+            simulation.play([Wait(300)]).await;
+            let now = simulation.world.account_views.load(Ordering::Relaxed);
+            count.store(now - so_far, Ordering::Relaxed);
+            assert_eq!(simulation.record(relay).outcome, None);
+            assert_eq!(simulation.world.chain().pool(), 1, "not sent again");
+        });
+        count.into_inner()
+    };
+    let (usual, away) = (views(false), views(true));
+    assert!(away <= usual + 2, "{away} views of the account instead of {usual}");
+}
