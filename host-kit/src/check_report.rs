@@ -42,6 +42,11 @@ impl<const WIDTH: usize> CheckReport<WIDTH> {
         result.inspect_err(|error| self.cross(name, error)).ok()
     }
 
+    /// Adds the results of further checks.
+    pub fn append(&mut self, further: Self) {
+        self.lines.extend(further.lines);
+    }
+
     /// Returns the warnings alone.
     #[must_use]
     pub fn warnings(&self) -> Self {

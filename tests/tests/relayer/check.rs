@@ -106,7 +106,9 @@ async fn each_thing_wrong_has_its_line() {
     stage.chain.node.set_automine(false).await.unwrap();
     let foreign = json!([{ "from": account, "to": nobody }]);
     stage.chain.node.command("eth_sendTransaction", foreign).await.unwrap();
-    crosses(&fresh(), &["pending", "another program uses this key"]).await;
+    let options = fresh();
+    crosses(&options, &["pending", "another program uses this key"]).await;
+    assert_eq!(std::fs::read_dir(options.data_dir()).unwrap().count(), 0, "it left something behind");
     stage.mine().await;
     // EIP-7702: the account delegates to another account's code.
     let code: Bytes = hex::decode(format!("ef0100{}", "11".repeat(20))).unwrap().into();

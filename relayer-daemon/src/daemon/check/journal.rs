@@ -111,6 +111,37 @@ pub(super) async fn look_at_store(
     }
 }
 
+/// Looks, without changing anything, whether what is pending, or other keys, will prevent the start. What of
+/// the journal cannot be read now is left to the start itself, which may have to bring it up to date first.
+pub(super) async fn foresee(
+    mode: CheckMode,
+    settings: &Settings,
+    files: &StoreFiles,
+    identity: Identity,
+    chain: &Chain,
+    accounts: &[Address],
+) -> CheckReport {
+    let mut report = CheckReport::default();
+    // Beside a running daemon `serve` fails at the lock, which changes nothing and names the holder.
+    let is_held = || files.locks().any(|path| matches!(ProcessLock::holder(path), Ok(Some(_))));
+    if mode == CheckMode::Serve && is_held() {
+        return report;
+    }
+    let Ok(store) = open_read_only(settings, files, identity).await else { return report };
+    let store = store.map(Arc::new);
+    if let Some(store) = &store {
+        if store.run(|store| store.accounts_with_open_nonces()).await.is_err() {
+            return report;
+        }
+        // A running daemon that is asked to drain finishes those of its other keys.
+        if mode == CheckMode::Serve {
+            report.add("other keys", other_keys_are_drained(store, accounts).await);
+        }
+    }
+    pending_are_ours(chain, accounts, store.as_ref(), &mut report).await;
+    report
+}
+
 /// Warns of daemons that have another policy or other settings in force than `serve` would have here.
 async fn compare_with_daemons(store: &Arc<Store>, policy: &str, settings: &str, report: &mut CheckReport) {
     // A journal of the version before has no reports.

@@ -24,8 +24,8 @@ use registry_core::{
 };
 
 use self::journal::{
-    LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
-    take_lock,
+    LOCK_IS_FREE, foresee, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours,
+    place, take_lock,
 };
 use super::report::{AccountCheck, CheckReport, tell_accounts};
 use crate::{
@@ -185,6 +185,12 @@ async fn examine(
         look_at_locks(&files, report);
         let hash = policy.map(|policy| policy.current().hash().to_owned()).unwrap_or_default();
         look_at_store(settings, &files, &identity, &chain, &accounts, &hash, report).await;
+        return None;
+    }
+    let foreseen = foresee(mode, settings, &files, identity, &chain, &accounts).await;
+    if !foreseen.is_good() {
+        look_at_locks(&files, report);
+        report.append(foreseen);
         return None;
     }
     // Always in this order, so that two processes do not deadlock.
