@@ -52,6 +52,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Decides how a relay that is about to be dropped ends. `None` where [`retry`](Self::retry) ends.
     pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<DropDecision> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
+        self.inflight.patience(id, |it| it.gave_up(given_up.len()));
         let (mut wait, mut executed, mut is_unknown) = (None, None, false);
         for (account, nonce) in given_up {
             let read = move |store: &Store| store.assignment(account, nonce);

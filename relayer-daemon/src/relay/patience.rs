@@ -14,7 +14,7 @@ pub(super) enum LateWait {
     /// The transaction may have executed the relay, and its receipt may be late: all endpoints answer that
     /// they do not have it.
     Receipt,
-    /// The transaction may have executed the relay, and an endpoint that does not answer may have its receipt.
+    /// The transaction may have executed the relay, and an endpoint that is silent may have its receipt.
     Answer,
     /// The request is refused, and the transaction may still execute it: a block's time may be before this
     /// daemon's, and of two requests the first may be dropped.
@@ -53,6 +53,8 @@ pub(super) struct Patience {
     refused_since: Option<Instant>,
     /// The event that it waits for before it is dropped, and the time since which it waits for that.
     late: Option<(LateWait, Instant)>,
+    /// The number of its transactions that were given up, and the time since which there are that many.
+    given_up: Option<(usize, Instant)>,
     /// Time since which no account could pay for it, of this daemon or of those that handed it over.
     unpaid_since: Option<Instant>,
 }
@@ -74,6 +76,7 @@ impl Patience {
         self.passed(RelayStep::Check);
         self.refused_since = None;
         self.late = None;
+        self.given_up = None;
     }
 
     /// Notes that no account can pay for the relay, and returns how long none could.
@@ -92,6 +95,13 @@ impl Patience {
         self.refused_since.get_or_insert_with(Instant::now).elapsed()
     }
 
+    /// Notes the number of the relay's transactions that were given up.
+    pub(super) fn gave_up(&mut self, count: usize) {
+        let before = self.given_up.filter(|(before, _)| count <= *before);
+        let since = before.map_or_else(Instant::now, |(_, since)| since);
+        self.given_up = Some((count, since));
+    }
+
     /// Notes that no endpoint answered what the relay waits for. It waits for that anew: such times do not
     /// count, or the first answer after an outage would end it.
     pub(super) fn unknown(&mut self) {
@@ -105,8 +115,8 @@ impl Patience {
         let since = before.map_or_else(Instant::now, |(_, since)| since);
         self.late = Some((wait, since));
         let waited = match wait {
-            // Since the first reason to drop it: answers of different ages may restart the others repeatedly.
-            LateWait::Mining => self.refused(),
+            // Since the last one was given up: answers of different ages may restart the others repeatedly.
+            LateWait::Mining => self.given_up.get_or_insert_with(|| (0, Instant::now())).1.elapsed(),
             LateWait::Settlement | LateWait::Receipt | LateWait::Answer | LateWait::Refusal => {
                 since.elapsed()
             }
@@ -175,7 +185,7 @@ mod tests {
             (1, Settlement, false),
             (59, Settlement, false),
             (1, Settlement, true),
-            // A reorganisation: the day began with the first reason.
+            // A reorganisation: the day began with the first look.
             (5_000, Mining, false),
             (140, Mining, true),
             (0, Receipt, false),
@@ -189,6 +199,14 @@ mod tests {
             tokio::time::advance(SECOND * seconds).await;
             assert_eq!(patience.has_waited_for(wait), is_over, "{wait:?} after {seconds} s more");
         }
+        patience.gave_up(1);
+        assert!(!patience.has_waited_for(Mining));
+        tokio::time::advance(SECOND * 90_000).await;
+        patience.gave_up(1);
+        assert!(patience.has_waited_for(Mining));
+        patience.placed();
+        patience.gave_up(2);
+        assert!(!patience.has_waited_for(Mining), "that of the second one begins");
         for begin_anew in [Patience::placed, Patience::returned, Patience::unknown] {
             begin_anew(&mut patience);
             assert!(!patience.has_waited_for(Receipt));
