@@ -95,6 +95,44 @@ fn a_step_of_a_move_may_take_longer_than_a_relays_write() {
 }
 
 #[test]
+fn a_move_fails_if_the_database_is_written_to_meanwhile_and_nothing_is_reserved_there_until_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());
+    fill(&file);
+    // The second one writes what a daemon would. The first shows that this transaction has locked the budget:
+    // the row's version is its own.
+    let rows = [
+        (
+            "IF NOT EXISTS (SELECT 1 FROM SCHEMA.budget WHERE xmin = pg_current_xact_id()::xid)
+             THEN RAISE EXCEPTION 'the budget is not locked'; END IF;",
+            true,
+        ),
+        ("INSERT INTO SCHEMA.key_gas VALUES ('other', 0, 0) ON CONFLICT DO NOTHING;", false),
+    ];
+    for (meanwhile, is_copied) in rows {
+        let url = SERVER.schema();
+        let (database, schema) = (Store::connect(&url).unwrap(), schema(&url));
+        let meanwhile = meanwhile.replace("SCHEMA", schema);
+        SERVER.sql(&format!(
+            "CREATE FUNCTION {schema}.meanwhile() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN {meanwhile} RETURN NULL; END $$;
+             CREATE TRIGGER meanwhile AFTER INSERT ON {schema}.relays
+                 FOR EACH ROW EXECUTE FUNCTION {schema}.meanwhile()"
+        ));
+        let moved = database.migrate_from(&file);
+        match is_copied {
+            true => assert!(matches!(moved, Ok(Migration::Copied(_))), "{moved:?}"),
+            false => {
+                let is_counted =
+                    |text: &str| text.starts_with("key_gas: 1 rows in the file, 1 copied, 2 here");
+                assert!(matches!(&moved, Err(StoreError::Engine(text)) if is_counted(text)), "{moved:?}");
+            }
+        }
+        assert_eq!(database.relay(id(1)).unwrap().is_some(), is_copied, "{moved:?}");
+    }
+}
+
+#[test]
 fn a_database_that_holds_another_journal_is_refused_and_left_as_it_is() {
     let (_dir, file, database) = journals();
     database.accept(&relay(2), NOW).unwrap();

@@ -6,7 +6,7 @@
 //! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
 //! | `relays`, rivals | a write that gives it a nonce | one nonce in flight, one request with that nonce |
 //! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
-//! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
+//! | `budget` | what reserves, charges, closes or replaces the window | the budget and its shares |
 //!
 //! Rivals are pending relays with the same signer and forwarder nonce. A write locks rows in this order, and
 //! several relays in that of their signers and nonces: no two writes wait for each other. A lock comes before
