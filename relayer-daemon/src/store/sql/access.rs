@@ -48,9 +48,7 @@ impl StoreFaults {
             return Err(StoreError::Interrupted);
         }
         match &self.writes_left {
-            Some(left) if left.load(Ordering::Relaxed) == 0 => {
-                Err(StoreError::Unreachable("an injected fault".to_owned()))
-            }
+            Some(left) if left.load(Ordering::Relaxed) == 0 => Err(unanswered()),
             _ => Ok(()),
         }
     }
@@ -60,11 +58,15 @@ impl StoreFaults {
             return Err(StoreError::NotCommitted);
         }
         self.may_read()?;
-        if let Some(left) = &self.writes_left {
-            let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        }
-        Ok(())
+        let Some(left) = &self.writes_left else { return Ok(()) };
+        // Two writes at once: one step decides which of them is the last one.
+        let took = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        took.map(drop).map_err(|_| unanswered())
     }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::Unreachable("an injected fault".to_owned())
 }
 
 impl Store {
@@ -196,6 +198,30 @@ mod tests {
             assert_eq!(store.oldest_pending().unwrap(), None, "waits for the client's read");
             go.send(()).unwrap();
         });
+    }
+
+    #[test]
+    fn of_two_writes_at_once_one_is_the_last_that_the_database_answers() {
+        const ROUNDS: usize = 20_000;
+        let one_left =
+            || StoreFaults { writes_left: Some(Arc::new(AtomicUsize::new(1))), ..StoreFaults::default() };
+        let rounds: Vec<StoreFaults> = std::iter::repeat_with(one_left).take(ROUNDS).collect();
+        let arrived = AtomicUsize::new(0);
+        let write = || {
+            let written = rounds.iter().enumerate().filter(|(round, faults)| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
+                    std::thread::yield_now();
+                }
+                faults.may_write().is_ok()
+            });
+            written.count()
+        };
+        let written = std::thread::scope(|threads| {
+            let other = threads.spawn(write);
+            write() + other.join().unwrap()
+        });
+        assert_eq!(written, ROUNDS);
     }
 
     #[test]
