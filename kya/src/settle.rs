@@ -97,7 +97,9 @@ impl Caller<'_> {
             match step {
                 Ok(CallProgress::Settled(settled)) => return Ok(settled),
                 Ok(CallProgress::Open(Some(why))) => trouble = Some(why),
-                Ok(CallProgress::Open(None) | CallProgress::Mined) => {}
+                Ok(CallProgress::Open(None)) => {}
+                // What kept it from being mined does so no more.
+                Ok(CallProgress::Mined) => trouble = None,
                 Err(CommandFailure { exit: Exit::TryAgain, text, retry_after }) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if let Some(after) = retry_after.filter(|after| after > &left) {
@@ -387,19 +389,20 @@ mod tests {
         submit::SendOptions,
     };
 
-    /// Starts a node with block 2, of a very high base fee, as its newest, and 0 as its finalized one; each
-    /// transaction has this receipt. Returns its URL.
-    async fn node(receipt: Value) -> String {
+    /// Starts a node with block 2, of a very high base fee, as its newest, and 0 as its finalized one. Its
+    /// pool is full. Looks at a receipt find these in their order, and then the last one. Returns its URL.
+    async fn node(receipts: Vec<Value>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
+            let mut looks = 0_usize;
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut bytes = Vec::new();
-                let question: Option<Value> = loop {
+                let question = loop {
                     let read = stream.read_buf(&mut bytes).await.unwrap_or_default();
                     let body = str::from_utf8(&bytes).unwrap().split_once("\r\n\r\n");
-                    let question = body.and_then(|(_, body)| serde_json::from_str(body).ok());
+                    let question: Option<Value> = body.and_then(|(_, body)| serde_json::from_str(body).ok());
                     if question.is_some() || read == 0 {
                         break question;
                     }
@@ -407,15 +410,23 @@ mod tests {
                 // The client may have hung up.
                 let Some(question) = question else { continue };
                 let number = if question["params"][0] == "finalized" { "0x0" } else { "0x2" };
-                let result = match question["method"].as_str().unwrap() {
-                    "eth_getTransactionReceipt" => receipt.clone(),
+                let mut kind = "result";
+                let answer = match question["method"].as_str().unwrap() {
+                    "eth_getTransactionReceipt" => {
+                        looks += 1;
+                        receipts.get(looks - 1).or(receipts.last()).unwrap().clone()
+                    }
+                    "eth_sendRawTransaction" => {
+                        kind = "error";
+                        json!({ "code": -32000, "message": "txpool is full" })
+                    }
                     "eth_getTransactionCount" => json!("0x0"),
                     "eth_getBlockByNumber" => {
                         json!({ "number": number, "timestamp": "0x1", "baseFeePerGas": "0xffffffff" })
                     }
                     _ => json!("0x1"),
                 };
-                let body = json!({ "jsonrpc": "2.0", "id": 1, "result": result }).to_string();
+                let body = json!({ "jsonrpc": "2.0", "id": 1, kind: answer }).to_string();
                 let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}", body.len());
                 stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
             }
@@ -424,24 +435,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transaction_is_replaced_while_its_fee_is_too_low_and_never_once_it_is_mined() {
+    async fn an_open_transaction_is_replaced_and_reported_with_what_keeps_it_open_and_a_mined_one_neither() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mined = json!({ "status": "0x1", "blockNumber": "0x1", "logs": [] });
-        for (receipt, replacements) in [(Value::Null, 1), (mined, 0)] {
+        let refused = "(the node refuses the transaction: txpool is full)";
+        let not_final = "(it is not as final yet as asked)";
+        // With the time-out 0 there is one round, which compares the fees. The last one is mined after it.
+        for (receipts, timeout, replacements, reason) in [
+            (vec![Value::Null], 0, 1, refused),
+            (vec![mined.clone()], 0, 0, not_final),
+            (vec![Value::Null, mined], 2, 1, not_final),
+        ] {
             let directory = tempfile::tempdir().unwrap();
             let (signer, registry) = (Signer::Local(PrivateKeySigner::random()), Address::repeat_byte(1));
-            let url = node(receipt).await;
+            let url = node(receipts).await;
             // A client that hangs up holds up no other.
             drop(TcpStream::connect(url.trim_start_matches("http://")).await.unwrap());
             let node = RpcNode::connect(&url, Some(1), Address::ZERO).await.unwrap();
             let reader = Reader::Node(node);
             let place = RegistryAccess { chain: 1, registry, relayer: None, reader, document: None };
-            // With this timeout there is one round, which compares the fees.
             let options = SendOptions {
                 direct: true,
                 finality: Finality::Finalized,
                 confirmations: 1,
-                timeout: 0,
+                timeout,
                 state: None,
             };
             let journal = Journal::open(directory.path(), 1, registry, signer.address()).await.unwrap();
@@ -455,7 +472,9 @@ mod tests {
                 is_executed: false,
             };
             caller.journal.keep(&call).unwrap();
-            assert_eq!(caller.settle(call, false).await.unwrap_err().exit, Exit::Pending);
+            let failure = caller.settle(call, false).await.unwrap_err();
+            assert_eq!(failure.exit, Exit::Pending);
+            assert!(failure.text.contains(reason), "{}", failure.text);
             let [JournaledCall { sent: SentCall::Transaction { replaced, .. }, .. }] =
                 &caller.journal.calls().unwrap()[..]
             else {
