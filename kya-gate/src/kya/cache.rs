@@ -36,6 +36,8 @@ struct AccountCacheState {
     generation: u64,
     /// Changes are followed, and none was missed.
     is_followed: bool,
+    /// The block at which the last gap ended: the changes up to it may have been missed.
+    gap_ended_at: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -75,7 +77,8 @@ pub(super) struct ReadStart {
 impl AccountCache {
     pub(super) fn new(cached: Duration) -> Self {
         let (wallets, changes) = (LruCache::new(WALLETS), LruCache::new(CHANGES));
-        let entries = AccountCacheState { wallets, changes, generation: 0, is_followed: false };
+        let entries =
+            AccountCacheState { wallets, changes, generation: 0, is_followed: false, gap_ended_at: 0 };
         Self { cached, entries: Mutex::new(entries) }
     }
 
@@ -86,15 +89,17 @@ impl AccountCache {
 
     pub(super) fn get(&self, wallet: Address, now: Timestamp) -> CachedAccount {
         let mut entries = lock(&self.entries);
-        let is_followed = entries.is_followed;
-        let verdicts_hold = if is_followed { super::FOLLOWED } else { self.cached };
+        let (follows, gap_ended_at) = (entries.is_followed, entries.gap_ended_at);
+        // The API's own cache may hold a verdict from before a missed change, which no event corrects.
+        let is_followed = |verdict: &Verdict| follows && verdict.as_of.block_number >= gap_ended_at;
         let Some(entry) = entries.wallets.get(&wallet) else { return CachedAccount::default() };
-        let verdict = entry
-            .verdict
-            .as_ref()
-            .map(|(verdict, since)| (verdict, since.elapsed()))
-            .filter(|(verdict, age)| *age < verdicts_hold && verdict.holds_at(now, *age));
-        let age = verdict.filter(|_| !is_followed).map(|(_, age)| age);
+        let verdict = entry.verdict.as_ref().map(|(verdict, since)| (verdict, since.elapsed())).filter(
+            |(verdict, age)| {
+                let holds_for = if is_followed(verdict) { super::FOLLOWED } else { self.cached };
+                *age < holds_for && verdict.holds_at(now, *age)
+            },
+        );
+        let age = verdict.filter(|(verdict, _)| !is_followed(verdict)).map(|(_, age)| age);
         CachedAccount {
             fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
@@ -159,11 +164,13 @@ impl AccountCache {
         }
     }
 
-    /// Notes that changes are followed from now on, without a gap or after one.
-    pub(super) fn follows(&self, without_gap: bool) {
+    /// Notes that changes are followed from `block` on, without a gap or after one. After a gap, verdicts of
+    /// earlier blocks hold for `cache-seconds`.
+    pub(super) fn follows(&self, without_gap: bool, block: u64) {
         let mut entries = lock(&self.entries);
         if !without_gap {
             entries.generation += 1;
+            entries.gap_ended_at = block;
             for (_, entry) in &mut entries.wallets {
                 entry.verdict = None;
             }
@@ -226,7 +233,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_followed_verdict_holds_longer_until_it_changes() {
         let cache = filled();
-        cache.follows(true);
+        cache.follows(true, 1);
         tokio::time::advance(CACHED).await;
         assert_eq!(known(&cache, 1_000), (true, false), "code is not followed");
         let fresh_for = cache.get(WALLET, Timestamp::from_seconds(1_000)).fresh_for;
@@ -238,13 +245,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_the_stream_a_verdict_holds_as_long_as_any() {
         let cache = filled();
-        cache.follows(true);
+        cache.follows(true, 1);
         cache.stopped_following();
         tokio::time::advance(CACHED).await;
         assert_eq!(known(&cache, 1_000), (false, false));
         let cache = filled();
-        cache.follows(false);
+        cache.follows(false, 1);
         assert_eq!(known(&cache, 1_000), (false, true), "a change may have been missed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_of_a_block_before_the_end_of_a_gap_holds_as_long_as_any() {
+        for (block, is_followed) in [(4, false), (5, true)] {
+            let cache = AccountCache::new(CACHED);
+            cache.follows(false, 5);
+            cache.follows(true, 6);
+            cache.put(WALLET, Some(&verdict(block)), None, &cache.begin());
+            let short_of_it = Duration::from_millis(1);
+            tokio::time::advance(CACHED - short_of_it).await;
+            let cached = cache.get(WALLET, Timestamp::from_seconds(1_000));
+            let fresh_for = if is_followed { CACHED } else { short_of_it };
+            assert_eq!((cached.verdict.is_some(), cached.fresh_for), (true, fresh_for), "of block {block}");
+            tokio::time::advance(short_of_it).await;
+            assert_eq!(known(&cache, 1_000), (is_followed, false), "of block {block}");
+        }
     }
 
     #[tokio::test]
@@ -262,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn a_verdict_from_before_a_change_for_the_better_is_not_cached() {
         let cache = AccountCache::new(CACHED);
-        cache.follows(true);
+        cache.follows(true, 1);
         cache.changed(WALLET, Change { decision: Decision::Provision, reason: None, block: 6 });
         for (block, is_cached) in [(5, false), (6, true)] {
             let latest = cache.latest(WALLET, (*verdict(block)).clone());

@@ -11,7 +11,8 @@
 //!
 //! A connection that does not resume from an event id may have missed changes. One after a refusal with `410`
 //! has missed some, and a change that cannot be read counts as missed. Every cached verdict is then forgotten
-//! at the next block.
+//! at the next block. As the API's own cache may answer with one of them again, verdicts of earlier blocks
+//! hold no longer than without a stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,8 +85,8 @@ impl AccountReader {
         let (mut pieces, mut events) = (response.bytes_stream(), EventParser::default());
         while let Ok(Some(Ok(piece))) = timeout(SILENCE, pieces.next()).await {
             for event in events.take(&piece) {
-                match event.kind.as_str() {
-                    "change" => match read_change(&event.data) {
+                match (event.kind.as_str(), event.block) {
+                    ("change", _) => match read_change(&event.data) {
                         Some((wallet, change)) => {
                             self.metrics.changes.with_label_values(&["change"]).inc();
                             self.cache.changed(wallet, change);
@@ -97,15 +98,15 @@ impl AccountReader {
                             self.metrics.following.set(0);
                         }
                     },
-                    "failure" => {
+                    ("failure", _) => {
                         // The chain does not answer the API, which may miss changes.
                         self.metrics.changes.with_label_values(&["failure"]).inc();
                         self.cache.stopped_following();
                         self.metrics.following.set(0);
                     }
                     // The name of a block: all changes up to it were announced.
-                    "" => {
-                        self.cache.follows(without_gap);
+                    ("", Some(block)) => {
+                        self.cache.follows(without_gap, block);
                         without_gap = true;
                         self.metrics.following.set(1);
                     }
@@ -161,12 +162,14 @@ struct EventParser {
     event: ServerSentEvent,
 }
 
-/// An event, or an id alone.
+/// An event, or an id with the name of a block.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct ServerSentEvent {
     kind: String,
     data: String,
     id: Option<String>,
+    /// The block that a comment names.
+    block: Option<u64>,
 }
 
 impl EventParser {
@@ -196,6 +199,7 @@ impl EventParser {
             "id" => self.event.id = Some(value.to_owned()),
             "data" => self.event.data.push_str(value),
             // A comment.
+            "" => self.event.block = value.strip_prefix("block ").and_then(|block| block.parse().ok()),
             _ => {}
         }
         None
@@ -219,9 +223,10 @@ mod tests {
             kind: kind.to_owned(),
             data: data.to_owned(),
             id: id.map(str::to_owned),
+            block: None,
         };
-        let expected =
-            [event("", "", Some("1-0")), event("change", "{}", Some("1-1")), event("failure", "x", None)];
+        let block = ServerSentEvent { block: Some(7), ..event("", "", Some("1-0")) };
+        let expected = [block, event("change", "{}", Some("1-1")), event("failure", "x", None)];
         for cut in 1..stream.len() {
             let mut events = EventParser::default();
             let read: Vec<ServerSentEvent> =

@@ -8,7 +8,7 @@
 //! | the account has code | one: it is asked about each signature | one |
 //!
 //! The absence of code is cached for `cache-seconds`. A verdict is cached as long or, while its changes are
-//! followed, for [`FOLLOWED`]; never beyond the end of its attestation.
+//! followed and none after its block was missed, for [`FOLLOWED`]; never beyond the end of its attestation.
 //!
 //! Requests that need the same facts at the same time share a read: those of one wallet that its key signed,
 //! and copies of one request. Those that requests cause have a [budget](budget).

@@ -164,6 +164,36 @@ async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
     assert_eq!(accounts.metrics.following.get(), 0);
 }
 
+fn verdict(block: u64) -> Arc<Verdict> {
+    Arc::new(Verdict {
+        decision: Decision::Provision,
+        reasons: Vec::new(),
+        agent: None,
+        compliant_until: None,
+        as_of: StatedAt::number(block),
+    })
+}
+
+#[tokio::test]
+async fn a_verdict_of_a_block_before_the_first_one_of_a_stream_is_not_followed() {
+    let (fake, accounts) = FakeApi::start().await;
+    let (_running, stop) = watch::channel(false);
+    let mut opened = fake.streams.subscribe();
+    tokio::spawn(follow(Arc::clone(&accounts), stop));
+    opened.wait_for(|streams| !streams.is_empty()).await.unwrap();
+    fake.write(BLOCK);
+    while accounts.metrics.following.get() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for (block, is_followed) in [(8, false), (9, true)] {
+        accounts.cache.put(WALLET, Some(&verdict(block)), None, &accounts.cache.begin());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        // A verdict that is not followed ages.
+        let fresh_for = accounts.cache.get(WALLET, Timestamp::from_seconds(NOW)).fresh_for;
+        assert_eq!(fresh_for == accounts.cache.cached(), is_followed, "of block {block}: {fresh_for:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_verdict_from_before_a_change_that_may_be_missed_is_not_used() {
     const UNREADABLE: &str = "event: change\nid: 1-1\ndata: {}\n\n";
@@ -193,14 +223,7 @@ async fn a_verdict_from_before_a_change_that_may_be_missed_is_not_used() {
             }
         };
         write(before).await;
-        let verdict = Verdict {
-            decision: Decision::Provision,
-            reasons: Vec::new(),
-            agent: None,
-            compliant_until: None,
-            as_of: StatedAt::number(9),
-        };
-        accounts.cache.put(WALLET, Some(&Arc::new(verdict)), None, &accounts.cache.begin());
+        accounts.cache.put(WALLET, Some(&verdict(9)), None, &accounts.cache.begin());
         write(after).await;
         if is_reopened {
             fake.reopened().await;
