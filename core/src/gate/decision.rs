@@ -119,9 +119,9 @@ struct Candidates<'a> {
     policy: &'a RoutePolicy,
     /// The value of the request's acceptance field, not parsed yet.
     acceptance: Option<String>,
-    /// The host's answers about liable wallets. Another signature of the same wallet needs the same ones, and
-    /// would else repeat their reads.
-    signers: Vec<(SignerQuery, SignerCode)>,
+    /// The host's answers about liable wallets, `None` where there was none. Another signature of the same
+    /// wallet needs the same ones, and would else repeat their reads.
+    signers: Vec<(SignerQuery, Option<SignerCode>)>,
     now: Timestamp,
 }
 
@@ -321,7 +321,6 @@ impl<'a> AcceptanceStep<'a> {
 
     /// Continues with the liable wallet's code: `None` where the chain did not answer or was not asked.
     pub fn answer(mut self, code: Option<SignerCode>) -> DecisionStep<'a> {
-        let Some(code) = code else { return self.judging.judge(None).unless_not_proved() };
         let query = self.query();
         self.judging.candidates.signers.push((query, code));
         self.check(code)
@@ -337,8 +336,9 @@ impl<'a> AcceptanceStep<'a> {
         }
     }
 
-    fn check(self, code: SignerCode) -> DecisionStep<'a> {
+    fn check(self, code: Option<SignerCode>) -> DecisionStep<'a> {
         let Self { mut judging, acceptance, scope_hash, problem } = self;
+        let Some(code) = code else { return judging.judge(None).unless_not_proved() };
         match code.check(&acceptance, scope_hash) {
             Ok(()) => {
                 judging.verdict = Arc::new(judging.verdict.accepted(acceptance));

@@ -123,7 +123,8 @@ fn an_agent_is_refused_for_want_of_an_attestation_only_where_it_could_be_asked_f
 
 #[test]
 fn an_acceptance_is_asked_about_once_for_all_signatures_of_a_request() {
-    let liability = Some(LiabilityRule { basis: vec![Basis::Accepted], attested_seconds: 60 });
+    let basis = vec![Basis::Accepted, Basis::Registered];
+    let liability = Some(LiabilityRule { basis, attested_seconds: 60 });
     let agents = AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
     let (policy, vector) = (policy(rules(), agents), EditableRequest::vector());
     let acceptance = Acceptance {
@@ -146,24 +147,30 @@ fn an_acceptance_is_asked_about_once_for_all_signatures_of_a_request() {
     };
     let message = vector.set(FIELD, acceptance.to_header());
     let message = message.edit("signature-input", thrice).edit("signature", thrice);
-    let (mut step, mut steps) = (DecisionStep::Account(account(&policy, &message)), Vec::new());
-    let outcome = loop {
-        step = match step {
-            DecisionStep::Account(account) => {
-                steps.push("account");
-                account.answer(Some(AccountState::NoCode), Some(verdict(message.now)))
-            }
-            DecisionStep::Acceptance(acceptance) => {
-                steps.push("acceptance");
-                acceptance.answer(Some(SignerCode { has_code: true, accepts: true }))
-            }
-            DecisionStep::Nonce(nonce) => {
-                steps.push("nonce");
-                nonce.answer(Spending::Reused)
-            }
-            step => break code(step),
+    let mut registered = verdict(message.now);
+    Arc::make_mut(&mut registered).agent.as_mut().unwrap().basis = Basis::Registered;
+    // Where the chain does not answer, the agent is judged without the acceptance.
+    for signer in [Some(SignerCode { has_code: true, accepts: true }), None] {
+        let (mut step, mut steps) = (DecisionStep::Account(account(&policy, &message)), Vec::new());
+        let outcome = loop {
+            step = match step {
+                DecisionStep::Account(account) => {
+                    steps.push("account");
+                    account.answer(Some(AccountState::NoCode), Some(Arc::clone(&registered)))
+                }
+                DecisionStep::Acceptance(acceptance) => {
+                    steps.push("acceptance");
+                    acceptance.answer(signer)
+                }
+                DecisionStep::Nonce(nonce) => {
+                    steps.push("nonce");
+                    nonce.answer(Spending::Reused)
+                }
+                step => break code(step),
+            };
         };
-    };
-    assert_eq!(outcome, "nonce_reused");
-    assert_eq!(steps, ["account", "acceptance", "nonce", "account", "nonce", "account", "nonce"]);
+        assert_eq!(outcome, "nonce_reused", "{signer:?}");
+        let expected = ["account", "acceptance", "nonce", "account", "nonce", "account", "nonce"];
+        assert_eq!(steps, expected, "{signer:?}");
+    }
 }
