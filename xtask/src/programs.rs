@@ -112,6 +112,7 @@ pub(crate) fn names() -> Result<Vec<String>> {
 /// Returns the targets that cargo finds in this directory: one for each file or directory, if there is any.
 fn targets_in(directory: &Path) -> Vec<String> {
     let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let paths = paths.filter(|path| path.is_dir() || path.extension().is_some_and(|kind| kind == "rs"));
     paths.map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect()
 }
 
