@@ -189,8 +189,8 @@ fn malformed() -> Halt<Error> {
 }
 
 /// Returns the error for the operator if the layout is at fault, or for the client if the scope of the agent
-/// `long_scope` is too long. If the endpoint is at fault, because its answers do not prove one another, returns
-/// the reason as `Err`.
+/// `long_scope` is too long. If the endpoint is at fault, because its answers do not prove one another,
+/// returns the reason as `Err`.
 fn fault(
     error: EvidenceError,
     material: &Material<'_>,
