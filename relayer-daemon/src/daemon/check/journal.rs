@@ -127,8 +127,16 @@ pub(super) async fn foresee(
     if mode == CheckMode::Serve && is_held() {
         return report;
     }
-    let Ok(store) = open_read_only(settings, files, identity).await else { return report };
-    let store = store.map(Arc::new);
+    let store = match open_read_only(settings, files, identity).await {
+        Ok(store) => store.map(Arc::new),
+        Err(error) => {
+            // Another relayer's journal stays as it is, also in an earlier format.
+            if matches!(error, StoreError::Foreign(_)) {
+                report.cross("journal", error);
+            }
+            return report;
+        }
+    };
     if let Some(store) = &store {
         if store.run(|store| store.accounts_with_open_nonces()).await.is_err() {
             return report;
