@@ -67,30 +67,6 @@ fn a_relay_that_is_undone_after_its_keys_day_gives_nothing_back_to_the_next_one(
 }
 
 #[test]
-fn a_relay_that_moves_to_another_block_after_its_keys_day_is_not_charged_to_the_next_one() {
-    let store = Journal::fresh();
-    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
-    mine(&store, 600, NOW);
-    let next = NOW + DAY;
-    assert_eq!(accept(&store, 2, 300, next), ACCEPTED);
-    mine_relay(&store, 2, 300, next);
-    let mined = MinedTransaction { tx_hash: id(1), block_number: 10, gas_used: 600 };
-    let outcome = RelayOutcome::Executed { mined, agent_id: None };
-    let moved = Settlement {
-        inclusion: Inclusion { tx_hash: id(1), block: at(10) },
-        ..settlement(&store, ACCOUNT, 0, 1, Some(outcome.clone()))
-    };
-    assert_eq!(store.settle(ACCOUNT, &moved, next), Ok(Some(outcome)));
-    assert!(matches!(accept(&store, 3, 701, next), Sponsored::Exhausted(_)));
-    assert_eq!(accept(&store, 3, 700, next), ACCEPTED);
-    store.finish_unsent(id(3), &dropped(DeadlinePassed), next).unwrap();
-    // Undone after all, it gives this day nothing back, and is in flight with the most it may use.
-    assert!(store.reopen(ACCOUNT, 0, 1, next).unwrap());
-    assert!(matches!(accept(&store, 3, 101, next), Sponsored::Exhausted(_)));
-    assert_eq!(accept(&store, 3, 100, next), ACCEPTED);
-}
-
-#[test]
 fn events_are_due_in_order_a_reorganisation_among_them_and_once_more_when_they_are_replayed() {
     let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);

@@ -40,11 +40,10 @@ impl Store {
 pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<()> {
     let (mined, failure, agent_id) = outcome.parts();
     let sponsor = key_gas::sponsor(tx, id)?;
-    // By this time the charge is found, if it is to be given back.
-    let finished_at = match &sponsor {
-        Some(sponsor) => key_gas::charge(tx, sponsor, mined.map_or(0, |mined| mined.gas_used), now)?,
-        None => now,
-    };
+    if let Some(sponsor) = &sponsor {
+        key_gas::refund(tx, sponsor)?;
+        key_gas::charge(tx, &sponsor.key, mined.map_or(0, |mined| mined.gas_used), now)?;
+    }
     tx.run(
         "UPDATE relays SET state = $2, error_code = $3, error_detail = $4, error_retry = $5,
              tx_hash = $6, block_number = $7, gas_used = $8, agent_id = $9, finished_at = $10, reserved_wei = '0'
@@ -59,7 +58,7 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
             mined.map(|mined| mined.block_number),
             mined.map(|mined| mined.gas_used),
             agent_id,
-            finished_at,
+            now,
         ],
     )?;
     if sponsor.is_some() { events::note(tx, id, EventKind::of(outcome), now) } else { Ok(()) }

@@ -28,25 +28,16 @@ pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>>
         .filter(|(opened, _)| now - opened < WINDOW_SECONDS))
 }
 
-/// Charges a key for a relay that ends, in place of an earlier charge. Returns the time of the charge.
-pub(super) fn charge(tx: &Db, sponsor: &Sponsor, gas: u64, now: u64) -> Result<u64> {
-    let Sponsor { key, charged, charged_at } = sponsor;
-    // A reorg that only moves it to another block leaves it charged in the window in which it was.
-    if gas > 0 && gas == *charged {
-        return Ok(*charged_at);
-    }
-    refund(tx, sponsor)?;
+pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<()> {
     if gas == 0 {
-        return Ok(now);
+        return Ok(());
     }
     locks::key(tx, key)?;
     let (opened, used) = window(tx, key, now)?.unwrap_or((now, 0));
     tx.run(
-        "INSERT INTO key_gas VALUES ($1, $2, $3)
-         ON CONFLICT (api_key) DO UPDATE SET opened_at = $2, used = $3",
+        "INSERT INTO key_gas VALUES ($1, $2, $3) ON CONFLICT (api_key) DO UPDATE SET opened_at = $2, used = $3",
         values![key, opened, used.saturating_add(gas)],
-    )?;
-    Ok(now)
+    )
 }
 
 /// Gives back what a relay was charged: a reorg has undone it, or it is charged anew. A window that was
@@ -65,7 +56,7 @@ pub(super) fn refund(tx: &Db, Sponsor { key, charged, charged_at }: &Sponsor) ->
 /// The key that sponsors a relay.
 pub(super) struct Sponsor {
     /// Its name.
-    key: String,
+    pub(super) key: String,
     /// The gas that it was charged for the relay.
     charged: u64,
     /// Time of that charge, the relay's end.
