@@ -122,8 +122,8 @@ pub(super) fn pause_after(reason: ErrorCode, waited: Duration, is_unused: bool) 
         | ErrorCode::DeadlinePassed
         | ErrorCode::Superseded
         | ErrorCode::ForwarderRefused => (pause, false),
-        // Only a look: another transaction would be paid for and change nothing.
-        _ if !is_unused => (pause, false),
+        // Only a look, which costs no transaction: waits for a receipt need several.
+        ErrorCode::TransactionRejected if !is_unused => (pause, false),
         // Each further one costs a transaction that changes nothing.
         ErrorCode::TransactionRejected => (waited.max(LONGEST_LOOK), true),
         _ => (pause, true),
@@ -143,7 +143,7 @@ mod tests {
             (TransactionRejected, 10, false, 10, false),
             (TransactionRejected, 7_000, false, 60, false),
             (RelayerBalanceTooLow, 7_000, true, 60, true),
-            (RelayerBalanceTooLow, 7_000, false, 60, false),
+            (RelayerBalanceTooLow, 7_000, false, 60, true),
             (DeadlinePassed, 7_000, false, 60, false),
         ] {
             let expected = (Duration::from_secs(pause), is_checked_anew);

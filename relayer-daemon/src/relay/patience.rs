@@ -36,23 +36,12 @@ impl LateWait {
         })
     }
 
-    /// Returns whether this wait goes on after `before`. Both waits for a receipt began when the nonces were
-    /// used.
+    /// Returns whether the time of the wait `before` counts for this one. Both waits for a receipt began when
+    /// the nonces were used.
     fn continues(self, before: Self) -> bool {
         let is_for_receipt = |wait: Self| matches!(wait, Self::Receipt | Self::Answer);
         self == before || (is_for_receipt(self) && is_for_receipt(before))
     }
-}
-
-/// The wait of a relay that is about to be dropped, as far as looks at its transactions were answered.
-#[derive(Debug, Clone, Copy)]
-struct LateClock {
-    wait: LateWait,
-    waited: Duration,
-    /// The time of both waits for a receipt, if this is one of them.
-    for_receipt: Duration,
-    /// The last look, if it was answered.
-    looked_at: Option<Instant>,
 }
 
 /// Times since which a relay has been held up, by cause.
@@ -62,8 +51,8 @@ pub(super) struct Patience {
     blocked_since: Option<(RelayStep, Instant)>,
     /// Time since which it would have been dropped, but for transactions that were given up.
     refused_since: Option<Instant>,
-    /// The event that it waits for before it is dropped.
-    late: Option<LateClock>,
+    /// The event that it waits for before it is dropped, and the time since which it waits for that.
+    late: Option<(LateWait, Instant)>,
     /// The number of its transactions that were given up, and the time since which there are that many.
     given_up: Option<(usize, Instant)>,
     /// Time since which no account could pay for it, of this daemon or of those that handed it over.
@@ -113,35 +102,26 @@ impl Patience {
         self.given_up = Some((count, since));
     }
 
-    /// Notes that a look was not answered. The time until the next answer does not count, or that one would
-    /// end the relay after an outage.
+    /// Notes that no endpoint answered what the relay waits for. It waits for that anew: such times do not
+    /// count, or the first answer after an outage would end it.
     pub(super) fn unknown(&mut self) {
-        if let Some(late) = &mut self.late {
-            late.looked_at = None;
-        }
+        self.late = None;
     }
 
     /// Notes what the relay waits for before it is dropped, and returns whether it has waited for that as
     /// long as it may.
     pub(super) fn has_waited_for(&mut self, wait: LateWait) -> bool {
-        let before = self.late.filter(|before| wait.continues(before.wait));
-        let since_look =
-            before.and_then(|before| before.looked_at).map_or(Duration::ZERO, |look| look.elapsed());
-        let is_same = before.is_some_and(|before| before.wait == wait);
-        let waited = before.filter(|_| is_same).map_or(Duration::ZERO, |before| before.waited + since_look);
-        let for_receipt = before.map_or(Duration::ZERO, |before| before.for_receipt + since_look);
-        self.late = Some(LateClock { wait, waited, for_receipt, looked_at: Some(Instant::now()) });
-        match wait {
+        let before = self.late.filter(|(before, _)| wait.continues(*before));
+        let since = before.map_or_else(Instant::now, |(_, since)| since);
+        self.late = Some((wait, since));
+        let waited = match wait {
             // Since the last one was given up: answers of different ages may restart the others repeatedly.
-            LateWait::Mining => {
-                let (_, since) = *self.given_up.get_or_insert_with(|| (0, Instant::now()));
-                since.elapsed() >= wait.longest()
+            LateWait::Mining => self.given_up.get_or_insert_with(|| (0, Instant::now())).1.elapsed(),
+            LateWait::Settlement | LateWait::Receipt | LateWait::Answer | LateWait::Refusal => {
+                since.elapsed()
             }
-            LateWait::Receipt | LateWait::Answer => {
-                waited >= wait.longest() || for_receipt >= LateWait::Answer.longest()
-            }
-            LateWait::Settlement | LateWait::Refusal => waited >= wait.longest(),
-        }
+        };
+        waited >= wait.longest()
     }
 }
 
@@ -227,46 +207,11 @@ mod tests {
         patience.placed();
         patience.gave_up(2);
         assert!(!patience.has_waited_for(Mining), "that of the second one begins");
-        for begin_anew in [Patience::placed, Patience::returned] {
+        for begin_anew in [Patience::placed, Patience::returned, Patience::unknown] {
             begin_anew(&mut patience);
             assert!(!patience.has_waited_for(Receipt));
             tokio::time::advance(SECOND * 600).await;
             assert!(patience.has_waited_for(Receipt));
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_first_answer_after_a_silence_ends_no_wait_and_single_failures_make_none_endless() {
-        use LateWait::{Answer, Receipt};
-        let mut patience = Patience::default();
-        // One endpoint is silent, and then lacks the receipt; between the last two looks none answers.
-        for (seconds, wait, is_answered, is_over) in [
-            (0, Answer, true, false),
-            (2_000, Answer, true, false),
-            (0, Receipt, true, false),
-            (500, Receipt, true, false),
-            (0, Receipt, false, false),
-            (9_000, Receipt, true, false),
-            (99, Receipt, true, false),
-            (1, Receipt, true, true),
-        ] {
-            tokio::time::advance(SECOND * seconds).await;
-            if is_answered {
-                assert_eq!(patience.has_waited_for(wait), is_over, "{wait:?} after {seconds} s more");
-            } else {
-                patience.unknown();
-            }
-        }
-        let mut patience = Patience::default();
-        let mut looks = 0;
-        while !patience.has_waited_for(Answer) {
-            looks += 1;
-            assert!(looks < 100, "waits without end");
-            tokio::time::advance(SECOND * 60).await;
-            if looks % 3 == 0 {
-                patience.unknown();
-            }
-        }
-        assert_eq!(looks, 89);
     }
 }
