@@ -136,13 +136,20 @@ async fn a_verdict_of_the_api_is_of_the_configured_registry_and_of_now() {
     }
 }
 
-#[tokio::test]
-async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
+/// Starts a reader that follows a fake API's changes, once it has opened their stream. It follows until the
+/// sender is dropped.
+async fn followed() -> (FakeApi, Arc<AccountReader>, watch::Sender<bool>) {
     let (fake, accounts) = FakeApi::start().await;
-    let (_running, stop) = watch::channel(false);
+    let (running, stop) = watch::channel(false);
     let mut opened = fake.streams.subscribe();
     tokio::spawn(follow(Arc::clone(&accounts), stop));
     opened.wait_for(|streams| !streams.is_empty()).await.unwrap();
+    (fake, accounts, running)
+}
+
+#[tokio::test]
+async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
+    let (fake, accounts, _running) = followed().await;
     let changes = accounts.metrics.changes.with_label_values(&["change"]);
     let reaches = async |is_reached: &dyn Fn() -> bool| {
         while !is_reached() {
@@ -176,11 +183,7 @@ fn verdict(block: u64) -> Arc<Verdict> {
 
 #[tokio::test]
 async fn a_verdict_of_a_block_before_the_first_one_of_a_stream_is_not_followed() {
-    let (fake, accounts) = FakeApi::start().await;
-    let (_running, stop) = watch::channel(false);
-    let mut opened = fake.streams.subscribe();
-    tokio::spawn(follow(Arc::clone(&accounts), stop));
-    opened.wait_for(|streams| !streams.is_empty()).await.unwrap();
+    let (fake, accounts, _running) = followed().await;
     fake.write(BLOCK);
     while accounts.metrics.following.get() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -209,11 +212,7 @@ async fn a_verdict_from_before_a_change_that_may_be_missed_is_not_used() {
         (Some(BLOCK), Some(UNREADABLE), false, false),
         (Some(BLOCK), Some(UNREADABLE), true, false),
     ] {
-        let (fake, accounts) = FakeApi::start().await;
-        let (_running, stop) = watch::channel(false);
-        let mut opened = fake.streams.subscribe();
-        tokio::spawn(follow(Arc::clone(&accounts), stop));
-        opened.wait_for(|streams| !streams.is_empty()).await.unwrap();
+        let (fake, accounts, _running) = followed().await;
         let changes = accounts.metrics.changes.with_label_values(&["change"]);
         let write = async |piece: Option<&'static str>| {
             let count = changes.get();
