@@ -5,7 +5,7 @@
 //! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], [`health`], and
 //! [`print()`]. [`ConfigFault`] is a fault of a configuration file, and [`CheckReport`] has the results of the
 //! checks before a daemon's start. With the feature `keys` there are private keys in files, with `shell-files`
-//! a program's completions and manual pages.
+//! a program's completions and manual pages, with `sockets` listening sockets of daemons.
 
 mod check_report;
 mod config_file;
@@ -22,6 +22,8 @@ mod networks;
 mod print;
 #[cfg(feature = "shell-files")]
 mod shell_files;
+#[cfg(feature = "sockets")]
+pub mod sockets;
 
 pub use check_report::CheckReport;
 pub use config_file::{ConfigFault, without_values};

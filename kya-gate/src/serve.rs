@@ -3,9 +3,8 @@
 use std::{io::Write as _, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use host_kit::say;
+use host_kit::{say, sockets};
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
@@ -40,9 +39,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let listener =
+        sockets::listen(settings.listen).with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr()?;
     let (stop, stopping) = watch::channel(false);
     let follow = || tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));

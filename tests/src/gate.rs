@@ -46,6 +46,14 @@ impl Gate {
         Self::announced(gate("serve", configuration)?.env("SSL_CERT_FILE", authorities)).await
     }
 
+    /// Starts `kya-gate serve` in a process that may open this many files.
+    pub async fn start_with_descriptors(descriptors: u32, configuration: &str) -> Result<Self> {
+        let program = program::compiled(["--bin", "kya-gate"])?;
+        let limit = format!("--nofile={descriptors}");
+        let program = program.to_str().context("a path that is text")?;
+        Self::announced(configured("prlimit".into(), &[&limit, program, "serve"], configuration)?).await
+    }
+
     /// Starts `kya-gate serve` without waiting until it listens.
     pub fn starting(configuration: &str) -> Result<Process> {
         gate("serve", configuration)?.start()

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use std::os::unix::process::CommandExt as _;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit, setrlimit,
+};
 use tempfile::TempDir;
 
 use crate::repo;
@@ -298,6 +300,13 @@ pub async fn eventually<T>(
 /// Waits until a condition holds; panics after `within`.
 pub async fn wait_until(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) {
     eventually(what, within, async || condition().await.then_some(())).await.unwrap();
+}
+
+/// Lets this process, and those that it starts from now on, open as many files as the system allows: the
+/// usual 1,024 are too few for a thousand connections.
+pub fn open_many_files() -> Result<()> {
+    let files = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?)
 }
 
 /// Returns a random free TCP port, below those that the kernel gives to connections: none takes it meanwhile.

@@ -1,7 +1,9 @@
 //! HTTP connections: accepting, eviction, and the graceful end.
 //!
 //! There is always a slot for a new connection. Where all are taken, the connection that has been idle for
-//! longest is evicted, strangers before the proxy; while all are busy, the new one waits.
+//! longest is evicted, strangers before the proxy; while all are busy, the new one waits. A new one
+//! is idle a second after a read found nothing, as its request may be on its way. Slots leave file descriptors
+//! for RPC connections and files.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use host_kit::native::lock;
+use futures_util::future::OptionFuture;
+use host_kit::{
+    native::lock,
+    sockets::{connections_within, descriptors},
+};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -19,6 +25,7 @@ use hyper_util::{
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -31,8 +38,10 @@ use crate::gate::DEADLINE;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// The time for answers in progress at the end: a decision, and a second to write it.
 const GRACE: Duration = DEADLINE.saturating_add(Duration::from_secs(1));
-/// The most connections.
+/// The most connections; fewer where the process may not open as many files.
 const CONNECTIONS: usize = 4_096;
+/// The time that a new connection has for its first request, from the first read that found nothing on.
+const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
 /// The longest head of a request: a field of more than 16 KiB meets its own limit, not this one.
 const HEAD_BYTES: usize = 128 * 1024;
 /// The most header lines of a request: servers behind proxies take as many or fewer.
@@ -40,7 +49,8 @@ const HEAD_LINES: usize = 1_000;
 
 /// Serves until `stop` turns true, then lets answers in progress finish.
 pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    let (graceful, places) = (GracefulShutdown::new(), Arc::new(ConnectionSlots::new(CONNECTIONS)));
+    let most = connections_within(CONNECTIONS, descriptors());
+    let (graceful, places) = (GracefulShutdown::new(), Arc::new(ConnectionSlots::new(most)));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -49,7 +59,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         };
         let Ok((stream, peer)) = accepted else {
             // The peer hung up before it was accepted, or the machine is out of descriptors.
-            lock(&places.taken).evict();
+            let _ = lock(&places.taken).evict();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -62,7 +72,9 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         let unparsed = is_proxy.then(|| {
             Box::new(move |line: &[u8], fault| unparsed.answer_unparsed(line, fault)) as UnparsedHandler
         });
-        let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(&heads), unparsed));
+        let idle = Arc::clone(&place);
+        let idle = move || idle.waits();
+        let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(&heads), unparsed, idle));
         let service = service_fn(move |request: Request<Incoming>| {
             let (app, place, heads) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&heads));
             async move {
@@ -111,16 +123,28 @@ struct TakenSlots {
     next: u64,
     /// The connections without a request, in the order of eviction: strangers' before the proxy's, those that
     /// have waited longest first.
-    waiting: BTreeMap<(bool, u64), Arc<Notify>>,
+    waiting: BTreeMap<(bool, u64), WaitingConnection>,
+}
+
+#[derive(Debug)]
+struct WaitingConnection {
+    evicted: Arc<Notify>,
+    /// The time from which on it is idle.
+    idle_from: Instant,
 }
 
 impl TakenSlots {
-    /// Evicts the first waiting connection, if any.
-    fn evict(&mut self) {
-        if let Some((_, evicted)) = self.waiting.pop_first() {
-            evicted.notify_one();
-            self.count -= 1;
-        }
+    /// Evicts the first idle connection. If there is none, returns the time of the next one.
+    fn evict(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let idle = self.waiting.iter().find(|(_, connection)| connection.idle_from <= now);
+        let Some(evicted) = idle.map(|(number, _)| *number).and_then(|number| self.waiting.remove(&number))
+        else {
+            return self.waiting.values().map(|connection| connection.idle_from).min();
+        };
+        evicted.evicted.notify_one();
+        self.count -= 1;
+        None
     }
 }
 
@@ -135,6 +159,8 @@ struct ConnectionSlot {
 
 #[derive(Debug, Clone, Copy)]
 enum SlotState {
+    /// Not read yet.
+    New,
     /// Without a request, under this number among the waiting connections.
     Waiting(u64),
     /// Busy with a request.
@@ -156,25 +182,24 @@ impl ConnectionSlots {
         stop: &mut watch::Receiver<bool>,
     ) -> Option<ConnectionSlot> {
         loop {
-            {
+            let idle_from = {
                 let mut taken = lock(&self.taken);
-                if taken.count >= self.most {
-                    taken.evict();
-                }
+                let idle_from = if taken.count >= self.most { taken.evict() } else { None };
                 if taken.count < self.most {
                     taken.count += 1;
                     break;
                 }
-            }
+                idle_from
+            };
+            let idle = OptionFuture::from(idle_from.map(sleep_until));
             tokio::select! {
                 () = self.freed.notified() => {}
+                Some(()) = idle => {}
                 _ = stop.wait_for(|stop| *stop) => return None,
             }
         }
         let (places, evicted) = (Arc::clone(self), Arc::default());
-        let place = ConnectionSlot { places, is_proxy, evicted, state: Mutex::new(SlotState::Busy) };
-        place.waits();
-        Some(place)
+        Some(ConnectionSlot { places, is_proxy, evicted, state: Mutex::new(SlotState::New) })
     }
 }
 
@@ -182,22 +207,29 @@ impl ConnectionSlot {
     /// Marks the connection as waiting for a request: it may be evicted.
     fn waits(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
-        if matches!(*state, SlotState::Busy) {
-            let number = taken.next;
-            taken.next += 1;
-            taken.waiting.insert((self.is_proxy, number), Arc::clone(&self.evicted));
-            *state = SlotState::Waiting(number);
-            self.places.freed.notify_one();
-        }
+        let grace = match *state {
+            SlotState::New => FIRST_REQUEST_WITHIN,
+            SlotState::Busy => Duration::ZERO,
+            SlotState::Waiting(_) | SlotState::Evicted => return,
+        };
+        let (number, idle_from) = (taken.next, Instant::now() + grace);
+        taken.next += 1;
+        let waiting = WaitingConnection { evicted: Arc::clone(&self.evicted), idle_from };
+        taken.waiting.insert((self.is_proxy, number), waiting);
+        *state = SlotState::Waiting(number);
+        self.places.freed.notify_one();
     }
 
     /// Marks the connection as busy with a request, unless it was evicted.
     fn is_busy(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
-        if let SlotState::Waiting(number) = *state {
-            let is_here = taken.waiting.remove(&(self.is_proxy, number)).is_some();
-            *state = if is_here { SlotState::Busy } else { SlotState::Evicted };
-        }
+        *state = match *state {
+            SlotState::Waiting(number) if taken.waiting.remove(&(self.is_proxy, number)).is_none() => {
+                SlotState::Evicted
+            }
+            SlotState::New | SlotState::Waiting(_) | SlotState::Busy => SlotState::Busy,
+            SlotState::Evicted => SlotState::Evicted,
+        };
     }
 }
 
@@ -215,18 +247,24 @@ impl Drop for ConnectionSlot {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_new_connection_has_a_place_and_those_with_a_request_keep_theirs() {
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_has_a_place_and_those_with_a_request_or_new_keep_theirs() {
         let places = Arc::new(ConnectionSlots::new(3));
         let is_evicted = |place: &ConnectionSlot| {
             futures_util::FutureExt::now_or_never(place.evicted.notified()).is_some()
         };
         let (running, stopping) = watch::channel(false);
-        let enter = async |is_proxy| places.enter(is_proxy, &mut stopping.clone()).await;
+        let enter = async |is_proxy| {
+            let place = places.enter(is_proxy, &mut stopping.clone()).await;
+            place.inspect(ConnectionSlot::waits)
+        };
         let (proxy, first, second) =
             (enter(true).await.unwrap(), enter(false).await.unwrap(), enter(false).await.unwrap());
         first.is_busy();
-        let third = enter(false).await.unwrap();
+        // The requests of the others may be on their way.
+        let mut third = Box::pin(enter(false));
+        assert!(futures_util::poll!(&mut third).is_pending());
+        let third = third.await.unwrap();
         assert!(is_evicted(&second) && !is_evicted(&proxy), "strangers before the proxy");
         drop(second);
         third.is_busy();
@@ -235,17 +273,16 @@ mod tests {
         drop(proxy);
         fourth.is_busy();
         // All are busy: the next connection waits until one ends.
-        let mut fifth = Box::pin(enter(false));
-        assert!(futures_util::poll!(&mut fifth).is_pending());
+        let mut stopped = stopping.clone();
+        let mut fifth = Box::pin(places.enter(false, &mut stopped));
+        let hour = Duration::from_secs(3_600);
+        assert!(tokio::time::timeout(hour, &mut fifth).await.is_err());
         first.waits();
         let fifth = fifth.await.unwrap();
         assert!(is_evicted(&first));
-        first.is_busy();
-        first.waits();
-        fifth.is_busy();
-        // A server that stops waits for no slot.
+        // The fifth is not read: its request may have come. A server that stops waits for no slot.
         let mut sixth = Box::pin(enter(false));
-        assert!(futures_util::poll!(&mut sixth).is_pending());
+        assert!(tokio::time::timeout(hour, &mut sixth).await.is_err());
         running.send_replace(true);
         assert!(matches!(futures_util::FutureExt::now_or_never(sixth), Some(None)));
         drop((first, third, fourth, fifth));

@@ -138,9 +138,11 @@ const fn masked(byte: u8) -> u8 {
 }
 
 /// A connection that tracks the heads it receives.
-pub(super) struct WatchedStream<S> {
+pub(super) struct WatchedStream<S, F> {
     stream: S,
     heads: Arc<Heads>,
+    /// Called where a read finds nothing, and no request is in progress.
+    idle: F,
     late: Pin<Box<Sleep>>,
     /// `None` on connections of strangers: their request lines are not kept.
     unparsed: Option<UnparsedHandler>,
@@ -148,10 +150,10 @@ pub(super) struct WatchedStream<S> {
     replaced: Option<Bytes>,
 }
 
-impl<S> WatchedStream<S> {
-    pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<UnparsedHandler>) -> Self {
+impl<S, F> WatchedStream<S, F> {
+    pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<UnparsedHandler>, idle: F) -> Self {
         let late = Box::pin(sleep_until(Instant::now()));
-        Self { stream, heads, late, unparsed, replaced: None }
+        Self { stream, heads, idle, late, unparsed, replaced: None }
     }
 
     /// Returns the gate's answer in place of one that hyper writes by itself.
@@ -202,7 +204,7 @@ fn text(answer: &GateAnswer) -> String {
     text
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
+impl<S: AsyncRead + Unpin, F: Fn() + Unpin> AsyncRead for WatchedStream<S, F> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -221,12 +223,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, words)));
             }
         }
+        let is_busy = matches!(received.phase, Phase::Busy { .. });
         drop(received);
+        if read.is_pending() && !is_busy {
+            (this.idle)();
+        }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
+impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for WatchedStream<S, F> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.replaced.is_none() && this.unparsed.is_some() {
@@ -265,7 +271,7 @@ mod tests {
     async fn a_head_has_a_time_from_its_first_byte_on() {
         let (mut client, server) = duplex(64);
         let mut byte = [0; 1];
-        let mut stream = WatchedStream::new(server, Arc::default(), None);
+        let mut stream = WatchedStream::new(server, Arc::default(), None, || {});
         let idle = tokio::time::timeout(RECEIVE_TIMEOUT * 2, stream.read_exact(&mut byte)).await;
         assert!(idle.is_err(), "an idle connection is not late");
         client.write_all(b"GE").await.unwrap();
@@ -292,7 +298,7 @@ mod tests {
             let answer = Outcome::Faulty(fault).answer_unread(&Links::default());
             line.starts_with(b"GET /gate/api").then_some(answer)
         };
-        let stream = WatchedStream::new(server, Arc::clone(&heads), Some(Box::new(unparsed)));
+        let stream = WatchedStream::new(server, Arc::clone(&heads), Some(Box::new(unparsed)), || {});
         let service = service_fn(move |request: Request<Incoming>| {
             let heads = Arc::clone(&heads);
             async move {

@@ -22,9 +22,8 @@ use futures_util::{
     FutureExt as _,
     future::{join_all, select_all},
 };
-use host_kit::{print, say};
+use host_kit::{print, say, sockets};
 use registry_core::forward::Rules;
-use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{Notify, watch},
@@ -96,7 +95,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
-    let listener = connections::listen(settings.listen.address())
+    let listener = sockets::listen(settings.listen.address())
         .with_context(|| format!("cannot listen on {}", settings.listen.address()))?;
     let mut daemon = RunningDaemon::start(&settings, checked, metrics.clone(), reload).await?;
 
@@ -381,9 +380,7 @@ fn has_left<C>(relayer: &Relayer<C>, open: &[Address], fleet: &FleetRecord, age:
 
 /// Returns the operator's limits, lowered to what the process may open.
 fn connection_limits(settings: &Settings) -> ConnectionLimits {
-    // The soft limit (`RLIMIT_NOFILE`, systemd's `LimitNOFILE`), if there is one.
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let wanted = settings.connections();
+    let (descriptors, wanted) = (sockets::descriptors(), settings.connections());
     let limits = wanted.within(descriptors);
     if limits.total < wanted.total {
         tracing::warn!(

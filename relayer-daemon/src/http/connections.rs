@@ -13,12 +13,12 @@
 
 use std::{
     convert::Infallible,
-    io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use host_kit::sockets::connections_within;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -26,7 +26,7 @@ use hyper_util::{
 };
 use registry_core::host::rate_limit::network;
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 use tokio_io_timeout::TimeoutWriter;
@@ -44,11 +44,6 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that answers in progress have to end at shutdown.
 const GRACE: Duration = Duration::from_secs(3);
-/// File descriptors reserved for the store, RPC connections and logs.
-const RESERVED_DESCRIPTORS: u64 = 256;
-/// Number of new connections that the kernel queues, at most `net.core.somaxconn`. With the usual 128 the
-/// kernel would drop the first attempts of a burst, and its clients would connect seconds later.
-const BACKLOG: u32 = 4_096;
 /// The least time between two log lines about refused connections.
 const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
@@ -65,19 +60,9 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// Returns these limits, lowered to the file descriptors less 256, or to half of them below 512.
     pub fn within(self, descriptors: u64) -> Self {
-        let available = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
-        let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);
+        let total = connections_within(self.total, descriptors);
         Self { total, per_client: self.per_client.min(total) }
     }
-}
-
-/// Listens on `address`.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart does not wait for the TIME_WAIT of earlier connections.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 /// Serves until shutdown, then lets answers in progress finish.
@@ -184,10 +169,8 @@ mod tests {
 
     #[test]
     fn connections_stay_below_the_descriptors() {
-        assert_eq!(LIMITS.within(8_192), LIMITS);
         assert_eq!(LIMITS.within(1_024), ConnectionLimits { total: 768, per_client: 64 });
         assert_eq!(LIMITS.within(64), ConnectionLimits { total: 32, per_client: 32 });
-        assert_eq!(LIMITS.within(0).total, 1);
         let unit = include_str!("../../systemd/relayer-daemon.service");
         let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).unwrap();
         let within = LIMITS.within(limit.parse().unwrap());

@@ -19,14 +19,14 @@ use e2e::chain::Chain;
 use e2e::fault::{FaultRule, NodeFault};
 use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
 use e2e::ops::{expressions, unknown};
-use e2e::process::{free_port, wait_until};
+use e2e::process::{free_port, open_many_files, wait_until};
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::ReverseProxyKind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, SignedHttpRequest};
 use futures_util::future::join_all;
 use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -67,6 +67,7 @@ async fn a_cold_request_takes_one_round_trip_and_a_warm_one_none() {
 #[tokio::test]
 async fn strangers_have_no_more_read_than_the_settings_say() {
     let (proxy, text) = counted(chain().await).await;
+    open_many_files().unwrap();
     let limited = text.replace("[kya]", "reads-per-second = 1\nreads-in-flight = 10\n[kya]");
     let gate = Gate::start(&limited).await.unwrap();
     let request = signed("/");
@@ -107,6 +108,17 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
 }
 
 #[tokio::test]
+async fn each_of_more_requests_at_once_than_the_gate_may_open_files_is_answered() {
+    let configuration = configuration(ReverseProxyKind::Envoy).await;
+    let gate = Gate::start_with_descriptors(300, &configuration).await.unwrap();
+    open_many_files().unwrap();
+    let answers = join_all((0..600).map(|_| plain(gate.url(), "/gate/api/a"))).await;
+    for answer in answers {
+        assert_refused(&answer, 401, "signature_missing");
+    }
+}
+
+#[tokio::test]
 async fn unfinished_requests_hold_up_no_others() {
     let gate = Gate::start(&configuration(ReverseProxyKind::Envoy).await).await.unwrap();
     let address = gate.url().trim_start_matches("http://");
@@ -133,8 +145,7 @@ async fn unfinished_requests_hold_up_no_others() {
     let grown = memory.grown().unwrap();
     assert!(grown < 16 << 20, "{grown}");
     drop(strangers);
-    let files = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    open_many_files().unwrap();
     let mut unfinished = Vec::new();
     // More unfinished heads than there are places for connections, and contents without an end.
     for number in 0..4_200 {
