@@ -1,6 +1,6 @@
 //! The times for which a relay has been held up, by cause.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -36,11 +36,48 @@ impl LateWait {
         })
     }
 
-    /// Returns whether the time of the wait `before` counts for this one. Both waits for a receipt began when
-    /// the nonces were used.
-    fn continues(self, before: Self) -> bool {
-        let is_for_receipt = |wait: Self| matches!(wait, Self::Receipt | Self::Answer);
-        self == before || (is_for_receipt(self) && is_for_receipt(before))
+    /// Returns the waits that this one is a part of: an endpoint that denies a receipt after it was silent
+    /// has the time of a late receipt yet, within the time of all endpoints.
+    const fn parts(self) -> &'static [Self] {
+        match self {
+            Self::Settlement => &[Self::Settlement],
+            Self::Receipt => &[Self::Receipt, Self::Answer],
+            Self::Answer => &[Self::Answer],
+            Self::Refusal => &[Self::Refusal],
+            Self::Mining => &[Self::Mining],
+        }
+    }
+
+    /// Returns whether the request is used while the relay waits for this.
+    const fn is_of_used_request(self) -> bool {
+        matches!(self, Self::Settlement | Self::Receipt | Self::Answer)
+    }
+}
+
+/// The time that a relay has waited for each event before it is dropped, as far as looks at its transactions
+/// were answered.
+#[derive(Debug, Default)]
+struct LateTimes {
+    waited: BTreeMap<LateWait, Duration>,
+    /// The last look, if it was answered.
+    looked_at: Option<Instant>,
+}
+
+impl LateTimes {
+    /// Notes what an answered look found that the relay waits for, and returns whether it has waited as long
+    /// as it may. Events that alternate, as at endpoints of different blocks, do not begin anew.
+    fn has_waited_for(&mut self, wait: LateWait) -> bool {
+        let since_look = self.looked_at.replace(Instant::now()).map_or(Duration::ZERO, |look| look.elapsed());
+        if !wait.is_of_used_request() {
+            // A reorganisation has undone it.
+            self.waited.retain(|wait, _| !wait.is_of_used_request());
+        }
+        let mut is_over = false;
+        for part in wait.parts() {
+            let waited = self.waited.entry(*part).and_modify(|waited| *waited += since_look).or_default();
+            is_over |= *waited >= part.longest();
+        }
+        is_over
     }
 }
 
@@ -51,8 +88,8 @@ pub(super) struct Patience {
     blocked_since: Option<(RelayStep, Instant)>,
     /// Time since which it would have been dropped, but for transactions that were given up.
     refused_since: Option<Instant>,
-    /// The event that it waits for before it is dropped, and the time since which it waits for that.
-    late: Option<(LateWait, Instant)>,
+    /// The time that it has waited before it is dropped.
+    late: LateTimes,
     /// The number of its transactions that were given up, and the time since which there are that many.
     given_up: Option<(usize, Instant)>,
     /// Time since which no account could pay for it, of this daemon or of those that handed it over.
@@ -75,7 +112,7 @@ impl Patience {
     pub(super) fn returned(&mut self) {
         self.passed(RelayStep::Check);
         self.refused_since = None;
-        self.late = None;
+        self.late = LateTimes::default();
         self.given_up = None;
     }
 
@@ -87,7 +124,7 @@ impl Patience {
     /// Notes that an account took the relay.
     pub(super) fn placed(&mut self) {
         self.unpaid_since = None;
-        self.late = None;
+        self.late = LateTimes::default();
     }
 
     /// Notes a reason to drop the relay, and returns how long there has been one.
@@ -102,26 +139,24 @@ impl Patience {
         self.given_up = Some((count, since));
     }
 
-    /// Notes that no endpoint answered what the relay waits for. It waits for that anew: such times do not
-    /// count, or the first answer after an outage would end it.
+    /// Notes that no endpoint answered what the relay waits for. The time until the next answer does not
+    /// count, or that one would end the relay after an outage.
     pub(super) fn unknown(&mut self) {
-        self.late = None;
+        self.late.looked_at = None;
     }
 
     /// Notes what the relay waits for before it is dropped, and returns whether it has waited for that as
     /// long as it may.
     pub(super) fn has_waited_for(&mut self, wait: LateWait) -> bool {
-        let before = self.late.filter(|(before, _)| wait.continues(*before));
-        let since = before.map_or_else(Instant::now, |(_, since)| since);
-        self.late = Some((wait, since));
-        let waited = match wait {
-            // Since the last one was given up: answers of different ages may restart the others repeatedly.
-            LateWait::Mining => self.given_up.get_or_insert_with(|| (0, Instant::now())).1.elapsed(),
-            LateWait::Settlement | LateWait::Receipt | LateWait::Answer | LateWait::Refusal => {
-                since.elapsed()
+        let is_over = self.late.has_waited_for(wait);
+        match wait {
+            // Since the last one was given up, whatever was answered.
+            LateWait::Mining => {
+                let (_, since) = *self.given_up.get_or_insert_with(|| (0, Instant::now()));
+                since.elapsed() >= wait.longest()
             }
-        };
-        waited >= wait.longest()
+            LateWait::Settlement | LateWait::Receipt | LateWait::Answer | LateWait::Refusal => is_over,
+        }
     }
 }
 
@@ -207,11 +242,48 @@ mod tests {
         patience.placed();
         patience.gave_up(2);
         assert!(!patience.has_waited_for(Mining), "that of the second one begins");
-        for begin_anew in [Patience::placed, Patience::returned, Patience::unknown] {
+        for begin_anew in [Patience::placed, Patience::returned] {
             begin_anew(&mut patience);
             assert!(!patience.has_waited_for(Receipt));
             tokio::time::advance(SECOND * 600).await;
             assert!(patience.has_waited_for(Receipt));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_answer_after_a_silence_ends_no_wait_and_nothing_makes_one_endless() {
+        use LateWait::{Answer, Receipt, Settlement};
+        let mut patience = Patience::default();
+        for (seconds, look, is_over) in [
+            // One endpoint is silent, and then lacks the receipt.
+            (0, Some(Answer), false),
+            (2_000, Some(Answer), false),
+            (0, Some(Receipt), false),
+            (500, Some(Receipt), false),
+            // None answers.
+            (0, None, false),
+            (9_000, Some(Receipt), false),
+            (99, Some(Receipt), false),
+            (1, Some(Receipt), true),
+        ] {
+            tokio::time::advance(SECOND * seconds).await;
+            match look {
+                Some(wait) => {
+                    assert_eq!(patience.has_waited_for(wait), is_over, "{wait:?} after {seconds} s")
+                }
+                None => patience.unknown(),
+            }
+        }
+        for (alternates, longest) in [([Answer; 3], 90), ([Settlement, Receipt, Answer], 40)] {
+            let (mut patience, mut looks) = (Patience::default(), 0);
+            while !patience.has_waited_for(alternates[looks % 3]) {
+                looks += 1;
+                assert!(looks <= longest, "waits without end");
+                tokio::time::advance(SECOND * 60).await;
+                if looks % 3 == 0 {
+                    patience.unknown();
+                }
+            }
         }
     }
 }
