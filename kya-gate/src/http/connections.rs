@@ -1,9 +1,9 @@
 //! HTTP connections: accepting, eviction, and the graceful end.
 //!
 //! There is always a slot for a new connection. Where all are taken, the connection that has been idle for
-//! longest is evicted, strangers before the proxy; while all are busy, the new one waits. A new one
-//! is idle a second after a read found nothing, as its request may be on its way. Slots leave file descriptors
-//! for RPC connections and files.
+//! longest is evicted, strangers before the proxy; while all are busy, the new one waits. A new
+//! one of the proxy is idle a second after a read found nothing, as its request may be on its way. Slots leave
+//! file descriptors for RPC connections and files.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const GRACE: Duration = DEADLINE.saturating_add(Duration::from_secs(1));
 /// The most connections; fewer where the process may not open as many files.
 const CONNECTIONS: usize = 4_096;
-/// The time that a new connection has for its first request, from the first read that found nothing on.
+/// The time that a new connection of the proxy has for its first request, from the first read that found
+/// nothing on.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
 /// The longest head of a request: a field of more than 16 KiB meets its own limit, not this one.
 const HEAD_BYTES: usize = 128 * 1024;
@@ -208,8 +209,8 @@ impl ConnectionSlot {
     fn waits(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         let grace = match *state {
-            SlotState::New => FIRST_REQUEST_WITHIN,
-            SlotState::Busy => Duration::ZERO,
+            SlotState::New if self.is_proxy => FIRST_REQUEST_WITHIN,
+            SlotState::New | SlotState::Busy => Duration::ZERO,
             SlotState::Waiting(_) | SlotState::Evicted => return,
         };
         let (number, idle_from) = (taken.next, Instant::now() + grace);
@@ -261,14 +262,14 @@ mod tests {
         let (proxy, first, second) =
             (enter(true).await.unwrap(), enter(false).await.unwrap(), enter(false).await.unwrap());
         first.is_busy();
-        // The requests of the others may be on their way.
-        let mut third = Box::pin(enter(false));
-        assert!(futures_util::poll!(&mut third).is_pending());
-        let third = third.await.unwrap();
+        let third = enter(false).await.unwrap();
         assert!(is_evicted(&second) && !is_evicted(&proxy), "strangers before the proxy");
         drop(second);
         third.is_busy();
-        let fourth = enter(false).await.unwrap();
+        // The proxy's request may be on its way.
+        let mut fourth = Box::pin(enter(false));
+        assert!(futures_util::poll!(&mut fourth).is_pending());
+        let fourth = fourth.await.unwrap();
         assert!(is_evicted(&proxy) && !is_evicted(&first) && !is_evicted(&third));
         drop(proxy);
         fourth.is_busy();
