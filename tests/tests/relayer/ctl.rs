@@ -73,7 +73,7 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
     answer(waiting).await.refused(403, "CANCELLED", CANCELLED);
     client.relay(&behind).await.refused(403, "CANCELLED", CANCELLED);
     ctl.twice(&format!("cancel {}", sent.id), "a no-op is to take its nonce").await;
-    wait_until("replaced", PATIENCE, async || stage.sent().len() == 3).await;
+    stage.until_sent(3).await;
     stage.mine().await;
     answer(posted).await.refused(403, "CANCELLED", CANCELLED);
     assert_eq!(state(&client, &sent).await, "dropped");

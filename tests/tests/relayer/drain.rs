@@ -82,7 +82,7 @@ async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
         let (code, printed) = stage.options.ctl(&["cancel", &request.id.to_string()]).await.unwrap();
         assert!(code == 0 && printed.contains(words), "{code}, {printed}");
     }
-    wait_until("replaced", PATIENCE, async || stage.sent().len() == 2).await;
+    stage.until_sent(2).await;
     // Neither signal ends the drain.
     for signal in [Signal::HUP, Signal::USR1] {
         drain.signal(signal).unwrap();
@@ -107,7 +107,7 @@ async fn a_drain_says_that_it_waits_for_an_account_to_be_uncordoned() {
     daemon.logged(&["every account is cordoned"]).await.unwrap();
     stage.mine().await;
     assert_eq!(stage.options.ctl(&["uncordon", &account]).await.unwrap().0, 0);
-    wait_until("sent", PATIENCE, async || stage.sent().len() == 2).await;
+    stage.until_sent(2).await;
     stage.mine().await;
     let status = daemon.process().exited(PATIENCE).await.unwrap();
     assert!(status.success(), "{status}: {}", daemon.log());

@@ -148,8 +148,20 @@ impl RelayerFixture {
 
     /// Returns every transaction that was sent through the proxy, in order, without repetitions.
     pub(crate) fn sent(&self) -> Vec<TxEnvelope> {
+        self.sent_in(|_| true)
+    }
+
+    /// Waits until the node has answered this many different transactions: before it has them, a block may
+    /// be made without them.
+    pub(crate) async fn until_sent(&self, count: usize) {
+        let is_sent = || self.sent_in(|post| post.answer.get().is_some()).len() == count;
+        wait_until("sent", PATIENCE, async || is_sent()).await;
+    }
+
+    fn sent_in(&self, is_counted: impl Fn(&Post) -> bool) -> Vec<TxEnvelope> {
         let mut sent: Vec<TxEnvelope> = Vec::new();
-        for post in self.proxy.log().iter().filter(|post| post.body["method"] == "eth_sendRawTransaction") {
+        let is_send = |post: &&Post| post.body["method"] == "eth_sendRawTransaction" && is_counted(post);
+        for post in self.proxy.log().iter().filter(is_send) {
             let raw = hex::decode(post.body["params"][0].as_str().unwrap()).unwrap();
             let transaction = TxEnvelope::decode_2718_exact(&raw).unwrap();
             if sent.iter().all(|other| other.tx_hash() != transaction.tx_hash()) {
