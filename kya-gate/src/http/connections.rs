@@ -2,8 +2,8 @@
 //!
 //! There is always a slot for a new connection. Where all are taken, the connection that has been idle for
 //! longest is evicted, strangers before the proxy; while all are busy, the new one waits. A new
-//! one of the proxy is idle a second after a read found nothing, as its request may be on its way. Slots leave
-//! file descriptors for RPC connections and files.
+//! one of the proxy is idle a second after a read found nothing, as its request may be on its way. Slots
+//! leave file descriptors for RPC connections and files.
 
 use std::{
     collections::BTreeMap,
@@ -175,7 +175,7 @@ impl ConnectionSlots {
         Self { most, taken: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a slot; where all connections have a request, waits until a slot is free. `None` if `stop` turns
+    /// Takes a slot; where none is free and no connection is idle, waits for either. `None` if `stop` turns
     /// true meanwhile.
     async fn enter(
         self: &Arc<Self>,
@@ -205,7 +205,7 @@ impl ConnectionSlots {
 }
 
 impl ConnectionSlot {
-    /// Marks the connection as waiting for a request: it may be evicted.
+    /// Marks the connection as waiting for a request: once it is idle it may be evicted.
     fn waits(&self) {
         let (mut state, mut taken) = (lock(&self.state), lock(&self.places.taken));
         let grace = match *state {
